@@ -1,0 +1,1 @@
+"""What a run is: pure values. No I/O, no clock, no chance, nothing async."""

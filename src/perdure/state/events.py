@@ -1,0 +1,274 @@
+"""The closed set of facts that a journal may hold.
+
+Every event has a number (`seq`), a moment (`at`, microseconds, UTC), the epoch of the lease under which it was written,
+and one of the bodies below. Kinds are short stable words, never import paths. User values inside a body are *value
+bytes* (`perdure.codec.encode`); what a body stores elsewhere already, it refers to. This file knows no bytes on disk
+and reads no clock; docs/format.md specifies each body field by field.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Effect: TypeAlias = Literal["read", "idempotent", "transactional", "irreversible"]
+"""What repeating a call does."""
+
+Outcome: TypeAlias = Literal["done", "failed", "not_done"]
+"""What a receipt says."""
+
+Key: TypeAlias = str | int | bytes
+"""One place in a state tree: a field or string key, a list index, or any other dict key as value bytes."""
+
+
+class Ref(Struct, frozen=True, array_like=True):
+    """Bytes `start : start + length` of the value that event `seq` recorded."""
+
+    seq: int
+    start: int
+    length: int
+
+
+Value: TypeAlias = bytes | Ref
+"""A stored value: its bytes, or where they are already."""
+
+
+class Set(Struct, frozen=True, array_like=True, tag="="):
+    """Put a value at a path; a new dict key goes last."""
+
+    path: tuple[Key, ...]
+    value: Value
+
+
+class Delete(Struct, frozen=True, array_like=True, tag="-"):
+    """Remove a dict key."""
+
+    path: tuple[Key, ...]
+
+
+class Splice(Struct, frozen=True, array_like=True, tag="+"):
+    """In the list at a path, replace `count` items from `start` by `values`. An append has start = length, count = 0."""
+
+    path: tuple[Key, ...]
+    start: int
+    count: int
+    values: tuple[Value, ...]
+
+
+Op: TypeAlias = Set | Delete | Splice
+"""One change of a patch."""
+
+
+class StateList(Struct, frozen=True, array_like=True):
+    """An argument that is a list of the state: its first `count` committed items, then `extra`."""
+
+    path: tuple[Key, ...]
+    count: int
+    extra: tuple[Value, ...] = ()
+
+
+Argument: TypeAlias = bytes | Ref | StateList
+"""A recorded argument: value bytes, or a reference."""
+
+
+class Body(Struct, frozen=True, array_like=True):
+    """What happened; the subclass's tag is the event's kind."""
+
+
+class RunStarted(Body, frozen=True, array_like=True, tag="run.started"):
+    """A run began. `state` is the state that the agent made of the goal; `manifest` describes the agent's code."""
+
+    agent: str
+    version: str
+    state_version: int
+    goal: bytes
+    state: bytes
+    manifest: bytes
+    principal: bytes | None = None
+    parent: str | None = None
+
+
+class RunResumed(Body, frozen=True, array_like=True, tag="run.resumed"):
+    """A worker claimed the run. `open_calls` are the paths that had an intent and no receipt."""
+
+    worker: str
+    open_calls: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+
+
+class CallHead(Struct, frozen=True, array_like=True):
+    """Which call it is. `digest` is over tool name and arguments."""
+
+    name: str
+    effect: Effect
+    args: tuple[tuple[str, Argument], ...]
+    digest: bytes
+
+
+class CallIntended(Body, frozen=True, array_like=True, tag="call.intended"):
+    """A call is about to be made. `deadline` is the moment by which it must have ended."""
+
+    path: str
+    head: CallHead
+    key: str
+    attempt: int
+    deadline: int
+    inbox: int = 0
+
+
+class CallSettled(Body, frozen=True, array_like=True, tag="call.settled"):
+    """A call's outcome is known. `head` is there when no intent was written. `final`: no retry may follow.
+
+    `value` holds the result, or the error (`perdure.codec.encode_error`).
+    """
+
+    path: str
+    outcome: Outcome
+    value: bytes
+    head: CallHead | None = None
+    final: bool = True
+    attempt: int = 1
+    key: str = ""
+    usage: tuple[int, int] | None = None
+
+
+class CallUnknown(Body, frozen=True, array_like=True, tag="call.unknown"):
+    """A call was made and its reply never came."""
+
+    path: str
+    cause: Literal["crash", "timeout", "cancelled", "connection", "error"]
+    detail: str = ""
+
+
+class CallReconciled(Body, frozen=True, array_like=True, tag="call.reconciled"):
+    """What became of an unknown call: `done` and `failed` settle it with `value`, `not_done` lets it act again."""
+
+    path: str
+    verdict: Literal["done", "not_done", "failed", "left-unknown"]
+    by: str
+    value: bytes = b""
+    evidence: str = ""
+
+
+class CallLate(Body, frozen=True, array_like=True, tag="call.late"):
+    """A result arrived after its run had moved on. `used`: it settled a call that was still unknown."""
+
+    path: str
+    attempt: int
+    outcome: Outcome
+    value: bytes
+    used: bool
+
+
+class WaitOpened(Body, frozen=True, array_like=True, tag="wait.opened"):
+    """The run waits for something by name, until a deadline at the latest."""
+
+    path: str
+    name: str
+    deadline: int
+
+
+class WaitClosed(Body, frozen=True, array_like=True, tag="wait.closed"):
+    """A wait ended."""
+
+    path: str
+    how: Literal["due", "cancelled"]
+
+
+class CancelRequested(Body, frozen=True, array_like=True, tag="cancel.requested"):
+    """Someone asked to end the run; no new intent is written from here on."""
+
+    by: str
+    note: str = ""
+
+
+class StepCommitted(Body, frozen=True, array_like=True, tag="step.committed"):
+    """A step ended; its patch turns the state before it into the state after it."""
+
+    number: int
+    patch: tuple[Op, ...] = ()
+
+
+class StepRestarted(Body, frozen=True, array_like=True, tag="step.restarted"):
+    """The open step begins anew. Records of events up to `keep` stay; `fresh` gives the step new paths."""
+
+    why: str
+    keep: int
+    fresh: bool = False
+
+
+class RunHeld(Body, frozen=True, array_like=True, tag="run.held"):
+    """The run needs a person. `path` is the call concerned, if one is."""
+
+    reason: str
+    detail: str
+    remedies: tuple[str, ...]
+    path: str = ""
+
+
+class RunReleased(Body, frozen=True, array_like=True, tag="run.released"):
+    """A person let the run go on."""
+
+    by: str
+    how: str
+    note: str = ""
+
+
+class RunFinished(Body, frozen=True, array_like=True, tag="run.finished"):
+    """The run ended, for good."""
+
+    status: Literal["succeeded", "failed", "cancelled", "retired"]
+    value: bytes
+
+
+AnyBody: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | CallIntended
+    | CallSettled
+    | CallUnknown
+    | CallReconciled
+    | CallLate
+    | WaitOpened
+    | WaitClosed
+    | CancelRequested
+    | StepCommitted
+    | StepRestarted
+    | RunHeld
+    | RunReleased
+    | RunFinished
+)
+"""The closed set."""
+
+
+class Event(Struct, frozen=True, array_like=True):
+    """One entry of the journal. `at` in microseconds since the epoch, UTC."""
+
+    seq: int
+    at: int
+    epoch: int
+    body: AnyBody
+
+    @property
+    def kind(self) -> str:
+        """The kind's stable word, such as `call.settled`."""
+        return kind_of(self.body)
+
+
+def kind_of(body: AnyBody) -> str:
+    """A body's kind."""
+    tag = type(body).__struct_config__.tag
+    assert isinstance(tag, str)
+    return tag
+
+
+def recorded_value(body: AnyBody) -> bytes:
+    """The value bytes that a `Ref` to this event points into."""
+    match body:
+        case CallSettled(value=value) | CallReconciled(value=value) | CallLate(value=value):
+            return value
+        case RunStarted(goal=goal):
+            return goal
+        case _:
+            return b""

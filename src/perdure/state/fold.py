@@ -1,0 +1,216 @@
+"""run + event -> run: the only place where a run changes. Law 5: pure, and it never calls user code.
+
+`read` turns value bytes into plain data; it is passed in, so that this room knows no encoding. Facts that cannot
+follow each other (a receipt without a call, anything after the end) raise `Damaged`: such a journal was not written
+by perdure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from perdure.errors import Damaged
+from perdure.state import events as e
+from perdure.state.patch import apply
+from perdure.state.record import CallRecord, Hold, RunRecord, WaitRecord
+
+Read: TypeAlias = Callable[[bytes], Any]
+
+
+def fold(record: RunRecord, event: e.Event, read: Read) -> RunRecord:
+    """The run after one more event."""
+    if event.seq != record.seq + 1:
+        raise Damaged(f"event {event.seq} follows event {record.seq}", seq=event.seq)
+    if record.ended is not None:
+        raise Damaged(f"event {event.seq} follows the end of the run", seq=event.seq)
+    return replace(_FOLDS[type(event.body)](record, event, event.body, read), seq=event.seq, updated_at=event.at)
+
+
+def fold_all(record: RunRecord, events: Iterable[e.Event], read: Read) -> RunRecord:
+    """The run after several events."""
+    for event in events:
+        record = fold(record, event, read)
+    return record
+
+
+def recorded_values(record: RunRecord) -> dict[int, bytes]:
+    """The values that the open step has recorded, by event: what a patch or an argument may refer to."""
+    return {call.seq: call.value for call in record.calls.values() if call.seq}
+
+
+def _started(record: RunRecord, event: e.Event, body: e.RunStarted, read: Read) -> RunRecord:
+    if record.seq:
+        raise Damaged("run.started twice", seq=event.seq)
+    return RunRecord(
+        agent=body.agent,
+        version=body.version,
+        state_version=body.state_version,
+        goal=body.goal,
+        manifest=body.manifest,
+        principal=body.principal,
+        parent=body.parent,
+        started_at=event.at,
+        state=read(body.state),
+    )
+
+
+def _resumed(record: RunRecord, event: e.Event, body: e.RunResumed, read: Read) -> RunRecord:
+    return replace(record, resumes=record.resumes + 1)
+
+
+def _intended(record: RunRecord, event: e.Event, body: e.CallIntended, read: Read) -> RunRecord:
+    before = record.calls.get(body.path)
+    if before is not None and before.settled:
+        raise Damaged(f"call {body.path} is intended after it was settled", seq=event.seq)
+    call = CallRecord(
+        body.path,
+        body.head.name,
+        body.head.effect,
+        body.head.args,
+        body.head.digest,
+        body.key,
+        "open",
+        body.attempt,
+        round=before.round if before else 0,
+        intent=before.intent if before and before.intent else event.seq,
+        deadline=body.deadline,
+        intended_at=event.at,
+        intended_epoch=event.epoch,
+    )
+    spent = record.spent if before else replace(record.spent, calls=record.spent.calls + 1)
+    return replace(record, calls={**record.calls, body.path: call}, spent=spent)
+
+
+def _settled(record: RunRecord, event: e.Event, body: e.CallSettled, read: Read) -> RunRecord:
+    before = record.calls.get(body.path)
+    spent = record.spent
+    if before is None:
+        if body.head is None:
+            raise Damaged(f"a receipt for call {body.path}, which was never made", seq=event.seq)
+        head = body.head
+        before = CallRecord(body.path, head.name, head.effect, head.args, head.digest, body.key, "open", body.attempt)
+        spent = replace(spent, calls=spent.calls + 1)
+    elif before.settled:
+        raise Damaged(f"call {body.path} is settled twice", seq=event.seq)
+    if body.usage is not None:
+        used_in, used_out = body.usage
+        spent = replace(
+            spent, input_tokens=spent.input_tokens + used_in, output_tokens=spent.output_tokens + used_out
+        )
+    again = not body.final and body.outcome != "done"
+    call = replace(
+        before,
+        standing=_standing(body.outcome, again=again),
+        attempt=body.attempt,
+        round=before.round + (1 if again else 0),
+        seq=event.seq,
+        value=body.value,
+    )
+    return replace(record, calls={**record.calls, body.path: call}, spent=spent)
+
+
+def _standing(outcome: e.Outcome, *, again: bool) -> Any:
+    if again:
+        return "retrying"
+    return "failed" if outcome == "not_done" else outcome
+
+
+def _open_call(record: RunRecord, event: e.Event, path: str) -> CallRecord:
+    call = record.calls.get(path)
+    if call is None or call.settled:
+        raise Damaged(f"event {event.seq} speaks of call {path}, which is not open", seq=event.seq)
+    return call
+
+
+def _unknown(record: RunRecord, event: e.Event, body: e.CallUnknown, read: Read) -> RunRecord:
+    call = replace(_open_call(record, event, body.path), standing="unknown", cause=body.cause)
+    return replace(record, calls={**record.calls, body.path: call})
+
+
+def _reconciled(record: RunRecord, event: e.Event, body: e.CallReconciled, read: Read) -> RunRecord:
+    call = _open_call(record, event, body.path)
+    call = replace(call, standing=body.verdict, seq=event.seq if body.verdict != "not_done" else 0, value=body.value)
+    return replace(record, calls={**record.calls, body.path: call})
+
+
+def _late(record: RunRecord, event: e.Event, body: e.CallLate, read: Read) -> RunRecord:
+    if not body.used:
+        return record
+    call = _open_call(record, event, body.path)
+    call = replace(call, standing=_standing(body.outcome, again=False), seq=event.seq, value=body.value)
+    return replace(record, calls={**record.calls, body.path: call})
+
+
+def _wait_opened(record: RunRecord, event: e.Event, body: e.WaitOpened, read: Read) -> RunRecord:
+    wait = WaitRecord(body.path, body.name, body.deadline, event.seq)
+    return replace(record, waits={**record.waits, body.path: wait})
+
+
+def _wait_closed(record: RunRecord, event: e.Event, body: e.WaitClosed, read: Read) -> RunRecord:
+    wait = record.waits.get(body.path)
+    if wait is None or wait.closed:
+        raise Damaged(f"event {event.seq} closes wait {body.path}, which is not open", seq=event.seq)
+    return replace(record, waits={**record.waits, body.path: replace(wait, closed=event.seq, how=body.how)})
+
+
+def _cancel(record: RunRecord, event: e.Event, body: e.CancelRequested, read: Read) -> RunRecord:
+    return record if record.cancel is not None else replace(record, cancel=body.by)
+
+
+def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, read: Read) -> RunRecord:
+    if body.number != record.step + 1:
+        raise Damaged(f"step {body.number} is committed after step {record.step}", seq=event.seq)
+    state = apply(record.state, body.patch, recorded_values(record), read)
+    return replace(
+        record,
+        state=state,
+        step=body.number,
+        restart=0,
+        calls={},
+        waits={},
+        spent=replace(record.spent, steps=record.spent.steps + 1),
+    )
+
+
+def _restarted(record: RunRecord, event: e.Event, body: e.StepRestarted, read: Read) -> RunRecord:
+    calls = {path: call for path, call in record.calls.items() if _first_seq(call) <= body.keep}
+    waits = {path: wait for path, wait in record.waits.items() if wait.seq <= body.keep}
+    return replace(record, calls=calls, waits=waits, restart=record.restart + (1 if body.fresh else 0))
+
+
+def _first_seq(call: CallRecord) -> int:
+    return call.intent or call.seq
+
+
+def _held(record: RunRecord, event: e.Event, body: e.RunHeld, read: Read) -> RunRecord:
+    return replace(record, held=Hold(body.reason, body.detail, body.remedies, body.path, event.at))
+
+
+def _released(record: RunRecord, event: e.Event, body: e.RunReleased, read: Read) -> RunRecord:
+    return replace(record, held=None)
+
+
+def _finished(record: RunRecord, event: e.Event, body: e.RunFinished, read: Read) -> RunRecord:
+    return replace(record, ended=body.status, value=body.value, held=None, calls={}, waits={})
+
+
+_FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Read], RunRecord]] = {
+    e.RunStarted: _started,
+    e.RunResumed: _resumed,
+    e.CallIntended: _intended,
+    e.CallSettled: _settled,
+    e.CallUnknown: _unknown,
+    e.CallReconciled: _reconciled,
+    e.CallLate: _late,
+    e.WaitOpened: _wait_opened,
+    e.WaitClosed: _wait_closed,
+    e.CancelRequested: _cancel,
+    e.StepCommitted: _committed,
+    e.StepRestarted: _restarted,
+    e.RunHeld: _held,
+    e.RunReleased: _released,
+    e.RunFinished: _finished,
+}

@@ -1,0 +1,103 @@
+"""The value that a run's events add up to.
+
+A `RunRecord` is immutable: `fold` makes a new one for each event. The user's state is plain data (what the codec
+decodes); recorded results stay value bytes until someone asks for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from perdure.state.events import Argument, Effect
+
+Status: TypeAlias = Literal["ready", "running", "waiting", "held", "succeeded", "failed", "cancelled", "retired"]
+"""A run's status. The last four are terminal."""
+
+TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "retired"})
+
+Standing: TypeAlias = Literal["open", "unknown", "done", "failed", "not_done", "retrying", "left-unknown"]
+"""What is known of a call: an intent without receipt is `open`; `retrying` may be made again, as may `not_done`."""
+
+
+class CallRecord(Struct, frozen=True, array_like=True):
+    """A call of the open step. `seq` is the event that settled it (0: none yet), `intent` its first intent."""
+
+    path: str
+    name: str
+    effect: Effect
+    args: tuple[tuple[str, Argument], ...]
+    digest: bytes
+    key: str
+    standing: Standing
+    attempt: int
+    round: int = 0
+    intent: int = 0
+    seq: int = 0
+    value: bytes = b""
+    deadline: int = 0
+    intended_at: int = 0
+    intended_epoch: int = 0
+    cause: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """A recorded outcome that is served on replay; the call is never acted again."""
+        return self.standing in ("done", "failed", "left-unknown")
+
+
+class WaitRecord(Struct, frozen=True, array_like=True):
+    """A wait of the open step; `closed` is the event that ended it (0: still open)."""
+
+    path: str
+    name: str
+    deadline: int
+    seq: int
+    closed: int = 0
+    how: str = ""
+
+
+class Hold(Struct, frozen=True, array_like=True):
+    """Why the run needs a person, and what they can do."""
+
+    reason: str
+    detail: str
+    remedies: tuple[str, ...]
+    path: str
+    at: int
+
+
+class Spent(Struct, frozen=True, array_like=True):
+    """What the run has used. Never falls, never resets."""
+
+    calls: int = 0
+    steps: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class RunRecord(Struct, frozen=True, array_like=True):
+    """A run, folded up to event `seq`."""
+
+    seq: int = 0
+    agent: str = ""
+    version: str = ""
+    state_version: int = 1
+    goal: bytes = b""
+    manifest: bytes = b""
+    principal: bytes | None = None
+    parent: str | None = None
+    started_at: int = 0
+    updated_at: int = 0
+    state: Any = None
+    step: int = 0
+    restart: int = 0
+    calls: dict[str, CallRecord] = {}
+    waits: dict[str, WaitRecord] = {}
+    held: Hold | None = None
+    cancel: str | None = None
+    ended: str | None = None
+    value: bytes = b""
+    spent: Spent = Spent()
+    resumes: int = 0

@@ -1,0 +1,344 @@
+"""The contract of a store: verbs, each with its guarantee in one sentence.
+
+A store keeps bytes and promises and knows no meanings: events, snapshots and messages are opaque, statuses are words
+that it only compares with `terminal`. It keeps laws 6 (fencing), 9 and 10 (accepted messages), 15 (nothing after the
+end). Times are microseconds by the store's own clock. Driver errors never leave a store: they come as
+`perdure.errors.StoreError`.
+
+Verbs are coroutines of one event loop; `append` returns a future, so that the journal can go on before the disk has
+answered. One store object serves many runs of one process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+GENESIS = b"\0" * 16
+"""The chain digest before the first event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One event as bytes. `digest` is the chain digest after it (16 bytes)."""
+
+    seq: int
+    data: bytes
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A folded run as bytes, at event `seq`. Only the newest is kept unless the run asks for more."""
+
+    seq: int
+    data: bytes
+    digest: bytes  # chain digest at seq
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A large value, kept once per run and digest."""
+
+    digest: bytes
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something sent to a run without a lease. `id` is the sender's: a second one with the same id changes nothing."""
+
+    run_id: str
+    id: str
+    kind: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Where a message lies in its run's inbox (1, 2, 3 …). `fresh` is False if the id was there before."""
+
+    position: int
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A message that its run has not taken yet. `at` is when it was accepted, by the store's clock."""
+
+    position: int
+    id: str
+    kind: str
+    data: bytes
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """What an append changes in the run's row; None leaves a field as it is.
+
+    `due_at`: the run is claimable from this moment on (0 = at once); `NEVER` = only a message makes it claimable.
+    `info`: opaque bytes for lists (why it waits, what it spent). `terminal` is for good. `progress` sets the
+    count of claims without progress back to 0.
+    """
+
+    status: str | None = None
+    due_at: int | None = None
+    terminal: bool = False
+    info: bytes | None = None
+    version: str | None = None
+    progress: bool = False
+
+
+NEVER = 1 << 62
+"""`due_at` of a run that only a message wakes. Larger than any moment in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """The first append of a run."""
+
+    run_id: str
+    agent: str
+    version: str
+    status: str
+    events: tuple[Stored, ...]
+    due_at: int = 0
+    info: bytes = b""
+    parent: str | None = None
+    blobs: tuple[Blob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """What a list shows of a run and what claiming looks at."""
+
+    run_id: str
+    agent: str
+    version: str
+    status: str
+    terminal: bool
+    epoch: int
+    worker: str | None  # incarnation that holds the lease, if any
+    lease_until: int  # 0 when nobody holds it
+    due_at: int
+    claims: int  # claims since the last progress
+    seq: int  # last event
+    inbox: int  # position of the last message
+    pending: int  # messages not taken yet
+    info: bytes
+    parent: str | None
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A run in one read: its row, newest snapshot, the events after it, and the messages not taken yet."""
+
+    row: RunRow
+    snapshot: Snapshot | None
+    events: tuple[Stored, ...]
+    inbox: tuple[Inbound, ...]
+
+
+class Tx(Protocol):
+    """The store's open transaction, for a transactional call: the user's own tables in the same database."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows. COMMIT, ROLLBACK, PRAGMA, ATTACH and perdure's own tables are refused."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One atomic append. Refused whole, and alone, unless every fence holds when it is written:
+
+    * `epoch` is the run's newest                                              else `StaleEpoch`
+    * the run's last event is exactly `after`                                  else `SeqConflict`
+    * no message has come after position `inbox_seen`, if given                else `InboxMoved`
+    * the store's clock is before `not_after`, if given                        else `Expired`
+    * the run has not ended                                                    else `RunEnded` (`RunGone` if pruned)
+
+    `act` runs inside the transaction, after `events` were written, in a savepoint of at most `act_seconds`: it gets the
+    `Tx` and returns the events to add; if it raises, the whole batch is rolled back and the error goes to the caller.
+    """
+
+    run_id: str
+    epoch: int
+    after: int
+    events: tuple[Stored, ...] = ()
+    row: RowChange | None = None
+    snapshot: Snapshot | None = None
+    blobs: tuple[Blob, ...] = ()
+    taken: tuple[int, ...] = ()  # inbox positions that these events apply
+    inbox_seen: int | None = None
+    not_after: int | None = None
+    outbox: tuple[Message, ...] = ()  # delivered to other runs in the same transaction
+    act: Callable[[Tx], Sequence[Stored]] | None = None
+    act_seconds: float = 1.0
+    release: bool = False  # give the lease back in the same transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A batch is durable: `seq` is the run's last event now, `at` the store's clock."""
+
+    seq: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a worker asks for: runs of these agents (name -> versions it serves, empty = any), or one run by id."""
+
+    worker: str
+    lease_seconds: float
+    agents: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    run_id: str | None = None
+    limit: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A lease: the run's row with its new epoch, who held it before, and until when (0: it had been given back).
+
+    `died` is True when the store knows that the previous holder's process is dead, not merely silent.
+    """
+
+    row: RunRow
+    previous: str | None
+    previous_until: int
+    died: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A filter for `list`; empty fields match everything. Newest first; `before` pages by (created_at, run_id)."""
+
+    statuses: tuple[str, ...] = ()
+    agent: str | None = None
+    prefix: str = ""
+    open_only: bool = False
+    limit: int = 100
+    before: tuple[int, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """Counts and sizes. `facts` are words for `doctor`: library and schema versions, settings read back, and so on."""
+
+    runs: Mapping[str, int]  # status -> how many
+    events: int
+    event_bytes: int
+    snapshot_bytes: int
+    blob_bytes: int
+    file_bytes: int
+    wal_bytes: int
+    commits: int  # by this process since it opened the store
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+class Store(Protocol):
+    """Where bytes are kept."""
+
+    url: str
+
+    def now(self) -> int:
+        """The store's clock, in microseconds; the only one that judges leases and deadlines."""
+        ...
+
+    async def open(self) -> None:
+        """Open or create; make or upgrade tables in one transaction; refuse newer ones. Opening twice is once."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is queued, release this incarnation, close. Closing twice is once."""
+        ...
+
+    async def create(self, run: NewRun) -> tuple[RunRow, bool]:
+        """Make the run durable, or find it: (row, True) if this call made it, (row, False) if it was there.
+
+        Raises RunGone for the id of a pruned run.
+        """
+        ...
+
+    def append(self, batch: Batch) -> asyncio.Future[Appended]:
+        """Queue a batch; the future is done when it is durable, and never before. Batches of one run keep their order.
+
+        Batches of many runs share one commit; a refused one harms no neighbour.
+        """
+        ...
+
+    async def load(self, run_id: str) -> Loaded:
+        """Everything that a resume needs, of one moment. Raises NoSuchRun, RunGone."""
+        ...
+
+    async def row(self, run_id: str) -> RunRow:
+        """The run's row. Raises NoSuchRun, RunGone."""
+        ...
+
+    async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> tuple[Stored, ...]:
+        """Events with seq > after, in order. Raises NoSuchRun, RunGone."""
+        ...
+
+    async def snapshots(self, run_id: str) -> tuple[Snapshot, ...]:
+        """The kept snapshots, oldest first."""
+        ...
+
+    async def blob(self, run_id: str, digest: bytes) -> bytes:
+        """A blob's bytes. Raises Damaged if it is missing."""
+        ...
+
+    async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
+        """Lease runs that are due or have a pending message, are not terminal, and whose lease is free.
+
+        A lease is free when it was given back, has run out by the store's clock, or its holder's process is known to
+        be dead. The epoch rises by one and `claims` by one in the same commit. A run is leased to one worker only.
+        """
+        ...
+
+    async def renew(self, worker: str, run_ids: Sequence[str], lease_seconds: float) -> frozenset[str]:
+        """Extend the leases that the worker still holds, and tell which those are. Never revives a lost one."""
+        ...
+
+    async def release(self, run_id: str, epoch: int) -> None:
+        """Give the lease back. Does nothing if the epoch is not the newest."""
+        ...
+
+    async def deliver(self, message: Message) -> Delivered:
+        """Make a message durable in its run's inbox without a lease, once per id. Raises NoSuchRun, RunEnded, RunGone."""
+        ...
+
+    async def inbox(self, run_id: str, after: int = 0) -> tuple[Inbound, ...]:
+        """The messages not taken yet, with position > after, in order."""
+        ...
+
+    async def due(self) -> int:
+        """When the next open run becomes claimable (0: one is now; NEVER: none will by itself)."""
+        ...
+
+    async def list(self, query: Query) -> tuple[RunRow, ...]:
+        """Rows that match."""
+        ...
+
+    async def changed(self, seen: int, timeout_seconds: float) -> int:
+        """Wait until something was written by anyone (or the time is over) and return a mark to pass as `seen` next."""
+        ...
+
+    async def enlist(self, worker: str) -> None:
+        """Register a worker incarnation so that its death is noticed at once where the store can."""
+        ...
+
+    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
+        """Remove a terminal run and leave its id and these opaque tombstones behind, in one transaction.
+
+        A run that is still open is refused (RunOpen).
+        """
+        ...
+
+    async def stats(self) -> StoreStats:
+        """Counts, sizes and facts."""
+        ...

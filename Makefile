@@ -1,0 +1,57 @@
+# Every target makes its own virtual environment; all they need is make and Python 3.11 or newer.
+#   make demo    kill an agent half-way through a payment and watch it carry on (core install only)
+#   make test    the whole test suite                make check   lint, format, types, house rules
+#   make bench   measured numbers                    make docs    the documentation, into site/
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench docs clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "perdure needs Python 3.11 or newer: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp for what the demo needs and one for everything; the second includes the first.
+$(VENV)/core.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $(VENV)/core.stamp $@
+
+demo: $(VENV)/core.stamp
+	@$(BIN)/perdure demo
+
+# Crash tests kill processes and watch what is left: they run one at a time, when the machine is quiet.
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m 'not crash' -n $(WORKERS)
+	$(BIN)/python -m pytest -m crash || [ $$? -eq 5 ]
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/house -q
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python -m bench
+
+docs: $(VENV)/dev.stamp
+	$(BIN)/zensical build --clean --strict
+
+clean:
+	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,161 @@
+"""A run's past as documents for programs: the shapes that `--json` prints and that pages serve as `.json`.
+
+Each function returns data in JSON's own types; docs/cli.md names every field. User values pass through
+`plain.jsonable`, so a document never holds an object of a user's. Moments are ISO 8601, UTC, with
+microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perdure.state import events as e
+from perdure.store.protocol import NEVER, RunRow
+from perdure.timeline.amounts import stamp
+from perdure.timeline.condition import Condition
+from perdure.timeline.plain import jsonable
+from perdure.timeline.reason import Why
+from perdure.timeline.view import Call, Line, Reference, argument, plain
+
+
+def run_document(row: RunRow, state: Condition) -> dict[str, Any]:
+    """A run as lists show it. `status` is the derived word, `stored_status` the last one that was written."""
+    return {
+        "run_id": jsonable(row.run_id),
+        "agent": jsonable(row.agent),
+        "version": jsonable(row.version),
+        "status": state.word,
+        "stored_status": jsonable(row.status),
+        "because": state.because,
+        "needs": state.needs,
+        "since": stamp(state.since),
+        "terminal": row.terminal,
+        "seq": row.seq,
+        "epoch": row.epoch,
+        "worker": jsonable(row.worker),
+        "lease_until": stamp(row.lease_until) if row.lease_until else None,
+        "due_at": stamp(row.due_at) if 0 < row.due_at < NEVER else None,
+        "claims": row.claims,
+        "pending_messages": row.pending,
+        "parent": jsonable(row.parent),
+        "created_at": stamp(row.created_at),
+        "updated_at": stamp(row.updated_at),
+    }
+
+
+def why_document(reason: Why) -> dict[str, Any]:
+    """Why a run does not move."""
+    return {
+        "run_id": jsonable(reason.run_id),
+        "status": reason.condition.word,
+        "needs": reason.condition.needs,
+        "headline": reason.headline,
+        "facts": [{"label": fact.label, "text": fact.text} for fact in reason.facts],
+        "remedies": list(reason.remedies),
+    }
+
+
+def line_document(line: Line) -> dict[str, Any]:
+    """One line of a timeline; `call` is there for a call."""
+    document: dict[str, Any] = {
+        "seq": line.seq,
+        "at": stamp(line.at),
+        "step": line.step,
+        "kind": line.kind,
+        "text": jsonable(line.text),
+        "detail": jsonable(line.detail),
+    }
+    if line.call is not None:
+        document["call"] = _call(line.call)
+    return document
+
+
+def _call(call: Call) -> dict[str, Any]:
+    return {
+        "path": call.path,
+        "name": jsonable(call.name),
+        "effect": call.effect,
+        "args": {name: _shown(value) for name, value in call.args.items()},
+        "key": call.key,
+        "standing": call.standing,
+        "attempts": call.attempts,
+        "began": stamp(call.began) if call.began else None,
+        "ended": stamp(call.ended) if call.ended else None,
+        "intent": call.intent or None,
+        "receipt": call.receipt or None,
+        "value": jsonable(call.value),
+        "cause": call.cause or None,
+        "verdict": call.verdict or None,
+        "by": jsonable(call.by) or None,
+        "evidence": jsonable(call.evidence) or None,
+        "usage": None
+        if call.usage is None
+        else {"input_tokens": call.usage[0], "output_tokens": call.usage[1]},
+    }
+
+
+def _shown(value: Any) -> Any:
+    return {"$ref": value.where} if isinstance(value, Reference) else jsonable(value)
+
+
+def event_document(event: e.Event) -> dict[str, Any]:
+    """One event as it is in the journal, its values decoded to plain data."""
+    fields = {name: _field(name, getattr(event.body, name)) for name in event.body.__struct_fields__}
+    return {"seq": event.seq, "at": stamp(event.at), "epoch": event.epoch, "kind": event.kind, "body": fields}
+
+
+def _field(name: str, value: Any) -> Any:
+    if (reader := _FIELDS.get(name)) is not None and value is not None:
+        return reader(value)
+    return jsonable(value)
+
+
+def _head(head: e.CallHead) -> dict[str, Any]:
+    return {
+        "name": jsonable(head.name),
+        "effect": head.effect,
+        "args": {name: _shown(argument(value, {})) for name, value in head.args},
+        "digest": head.digest.hex(),
+    }
+
+
+def _op(op: e.Op) -> dict[str, Any]:
+    path = [jsonable(plain(key)) if isinstance(key, bytes) else jsonable(key) for key in op.path]
+    match op:
+        case e.Set(value=value):
+            return {"set": path, "value": _stored(value)}
+        case e.Delete():
+            return {"delete": path}
+        case e.Splice(start=start, count=count, values=values):
+            return {
+                "splice": path,
+                "start": start,
+                "count": count,
+                "values": [_stored(value) for value in values],
+            }
+
+
+def _stored(value: e.Value) -> Any:
+    if isinstance(value, e.Ref):
+        return {"$ref": {"seq": value.seq, "start": value.start, "length": value.length}}
+    return jsonable(plain(value))
+
+
+def _value(value: bytes) -> Any:
+    return jsonable(plain(value))
+
+
+_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "value": _value,
+    "goal": _value,
+    "state": _value,
+    "manifest": _value,
+    "principal": _value,
+    "head": _head,
+    "patch": lambda patch: [_op(op) for op in patch],
+}
+"""How the fields that hold value bytes, or structures of them, are read;
+
+Every other field is plain already.
+"""

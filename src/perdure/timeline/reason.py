@@ -1,0 +1,163 @@
+"""Why a run does not move, and what makes it move: one screen, from its row and its record.
+
+Pure; every face draws the same `Why`. Remedies are commands that can be typed as they stand, or a change of
+code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perdure.state.record import CallRecord, RunRecord, WaitRecord
+from perdure.store.protocol import NEVER, Inbound, RunRow
+from perdure.timeline.amounts import duration, moment
+from perdure.timeline.condition import MEANING, Condition, condition
+from perdure.timeline.plain import clean
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line of the answer: what it is about, and what is so."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a run stands where it stands: its condition in words, the facts behind it, and what can be done."""
+
+    run_id: str
+    condition: Condition
+    headline: str
+    facts: tuple[Fact, ...]
+    remedies: tuple[str, ...]
+
+
+def why(
+    row: RunRow,
+    record: RunRecord,
+    now: int,
+    *,
+    dead: bool = False,
+    inbox: Sequence[Inbound] = (),
+    note: str = "",
+) -> Why:
+    """Why this run does not move, at `now` by the store's clock.
+
+    `dead`: its worker's process is known to have ended.
+    """
+    state = condition(row, now, dead=dead, note=note)
+    facts = tuple(_facts(row, record, now, dead=dead, inbox=inbox))
+    return Why(row.run_id, state, _headline(state, record), facts, tuple(remedies(row, record, state)))
+
+
+def _headline(state: Condition, record: RunRecord) -> str:
+    if state.word == "held" and record.held is not None:
+        return f"It needs a person: {clean(record.held.reason)}."
+    if state.word == "waiting":
+        return f"It waits {state.because}. Nothing is wrong."
+    if state.needs == "worker":
+        return f"It needs a worker: {state.because}."
+    if state.word == "running":
+        return "It is moving: a live worker holds it."
+    return f"It has ended: {MEANING[state.word]}."
+
+
+def _facts(
+    row: RunRow, record: RunRecord, now: int, *, dead: bool, inbox: Sequence[Inbound]
+) -> Iterator[Fact]:
+    version = f", version {clean(row.version)}" if row.version else ""
+    yield Fact("agent", f"{clean(row.agent)}{version}, state version {record.state_version}")
+    yield Fact("owner", _owner(row, now, dead=dead))
+    if row.claims > 1:
+        yield Fact("claims", f"{row.claims} without progress")
+    if record.held is not None:
+        yield Fact(
+            "held", f"for {duration(now - record.held.at)}: {clean(record.held.detail) or 'no detail'}"
+        )
+    if record.cancel is not None:
+        yield Fact("cancel", f"asked for by {clean(record.cancel)}; no new act is begun")
+    for call in record.calls.values():
+        if not call.settled:
+            yield Fact("call", _open_call(call, now))
+    for wait in record.waits.values():
+        if not wait.closed:
+            yield Fact("wait", _open_wait(wait, now))
+    yield Fact("inbox", _inbox(row, inbox, now))
+    yield Fact("past", _past(record))
+    yield Fact("storage", f"last event @{row.seq}, written {duration(now - row.updated_at)} ago")
+
+
+def _owner(row: RunRow, now: int, *, dead: bool) -> str:
+    if row.worker is None or row.lease_until == 0:
+        return f"nobody (epoch {row.epoch})"
+    worker = clean(row.worker)
+    if dead:
+        return f"worker {worker}, which has died (epoch {row.epoch})"
+    if row.lease_until > now:
+        return f"worker {worker}, lease for {duration(row.lease_until - now)} more (epoch {row.epoch})"
+    return f"worker {worker}, lease ran out {duration(now - row.lease_until)} ago (epoch {row.epoch})"
+
+
+_STANDINGS = {
+    "open": "made, no reply recorded yet",
+    "unknown": "outcome unknown",
+    "retrying": "failed, may be tried again",
+    "not_done": "did not happen, may be made again",
+}
+
+
+def _open_call(call: CallRecord, now: int) -> str:
+    words = _STANDINGS.get(call.standing, call.standing)
+    cause = f" ({call.cause})" if call.cause else ""
+    since = f", intent written {duration(now - call.intended_at)} ago" if call.intended_at else ""
+    return f"{clean(call.name)} {call.path} [{call.effect}]: {words}{cause}{since}, attempt {call.attempt}"
+
+
+def _open_wait(wait: WaitRecord, now: int) -> str:
+    if wait.deadline >= NEVER:
+        return f"{clean(wait.name)}: for ever"
+    if wait.deadline <= now:
+        return f"{clean(wait.name)}: its deadline passed {duration(now - wait.deadline)} ago"
+    return f"{clean(wait.name)}: until {moment(wait.deadline)}, {duration(wait.deadline - now)} from now"
+
+
+def _inbox(row: RunRow, inbox: Sequence[Inbound], now: int) -> str:
+    if not inbox:
+        return "empty" if not row.pending else f"{row.pending} not taken yet"
+    kinds = ", ".join(f"{clean(item.kind)} {duration(now - item.at)} ago" for item in inbox[:3])
+    more = f" and {len(inbox) - 3} more" if len(inbox) > 3 else ""
+    return f"{len(inbox)} not taken yet: {kinds}{more}"
+
+
+def _past(record: RunRecord) -> str:
+    spent = record.spent
+    tokens = (
+        f", {spent.input_tokens + spent.output_tokens} tokens"
+        if spent.input_tokens + spent.output_tokens
+        else ""
+    )
+    again = f", resumed {record.resumes} times" if record.resumes > 1 else ""
+    return f"{spent.steps} steps and {spent.calls} calls done{tokens}{again}"
+
+
+def remedies(row: RunRow, record: RunRecord, state: Condition) -> Iterator[str]:
+    """What can be done about the run now, most useful first."""
+    run = clean(row.run_id)
+    if record.held is not None and not row.terminal:
+        yield from map(clean, record.held.remedies)
+        call = record.calls.get(record.held.path)
+        if (
+            call is not None
+            and call.standing == "unknown"
+            and not any("resolve" in r for r in record.held.remedies)
+        ):
+            yield f"perdure resolve {run} {call.path} --done RESULT    it happened"
+            yield f"perdure resolve {run} {call.path} --not-done       it did not; it may act again"
+    elif state.needs == "worker":
+        yield f"perdure run FILE:AGENT --id {run}    carry it on here"
+        yield f"perdure worker MODULE:AGENT    serve every open run of {clean(row.agent)}"
+    if not row.terminal and record.cancel is None:
+        yield f"perdure cancel {run}"

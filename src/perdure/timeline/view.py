@@ -1,0 +1,267 @@
+"""What happened in a run, as the lines that every face shows.
+
+`lines` turns decoded events into a list in the order of their numbers. A call is one line, at its first
+event; what later became of it (retry, unknown, verdict, late result) is both on that line and, where
+something interrupted it, a line of its own. Values are plain data: no object of a user's is built. Pure, and
+it knows neither terminal nor page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from perdure import codec
+from perdure.state import events as e
+
+Kind: TypeAlias = Literal[
+    "started",
+    "resumed",
+    "call",
+    "unknown",
+    "reconciled",
+    "late",
+    "wait",
+    "woke",
+    "cancel",
+    "step",
+    "restarted",
+    "held",
+    "released",
+    "finished",
+]
+
+Standing: TypeAlias = Literal["open", "unknown", "done", "failed", "not_done", "retrying", "left-unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, with everything that is known of it. Moments in microseconds; 0 where nothing was recorded.
+
+    `began` is the moment of its first intent (a read has none), `ended` of its outcome. `receipt` is the
+    event that settled it. `value` is its result, or its error as plain data. `verdict` and `by` tell how an
+    unknown outcome was answered, by a hook or by a person.
+    """
+
+    path: str
+    name: str
+    effect: str
+    args: dict[str, Any]
+    key: str = ""
+    standing: Standing = "open"
+    attempts: int = 1
+    began: int = 0
+    ended: int = 0
+    intent: int = 0
+    receipt: int = 0
+    value: Any = None
+    cause: str = ""
+    verdict: str = ""
+    by: str = ""
+    evidence: str = ""
+    usage: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a timeline. `seq` is its point (RUN@seq), `step` the step it belongs to (1, 2, 3 …)."""
+
+    seq: int
+    at: int
+    step: int
+    kind: Kind
+    text: str
+    detail: tuple[str, ...] = ()
+    call: Call | None = None
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A call while its events are still being read."""
+
+    line: int
+    parts: dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Scan:
+    """What has been read so far:
+
+    The lines, the calls that may still change, values that references point into.
+    """
+
+    lines: list[Line] = field(default_factory=list)
+    drafts: dict[str, _Draft] = field(default_factory=dict)
+    values: dict[int, bytes] = field(default_factory=dict)
+    step: int = 1
+
+    def add(self, event: e.Event, kind: Kind, text: str, *detail: str) -> None:
+        self.lines.append(Line(event.seq, event.at, self.step, kind, text, detail))
+
+    def draft(self, event: e.Event, path: str, head: e.CallHead | None, key: str) -> dict[str, Any]:
+        """The call at this path; a new line if it is not there yet."""
+        if path not in self.drafts:
+            parts: dict[str, Any] = {"path": path, "name": "?", "effect": "read", "args": {}, "key": key}
+            if head is not None:
+                args = {name: argument(value, self.values) for name, value in head.args}
+                parts |= {"name": head.name, "effect": head.effect, "args": args}
+            self.drafts[path] = _Draft(len(self.lines), parts)
+            self.add(event, "call", parts["name"])
+        return self.drafts[path].parts
+
+    def close(self, keep: int = 0) -> None:
+        """Write the drafts into their lines; those that began at event `keep` or before stay open."""
+        for path, draft in list(self.drafts.items()):
+            line = self.lines[draft.line]
+            call = Call(**draft.parts)
+            self.lines[draft.line] = Line(line.seq, line.at, line.step, "call", call.name, line.detail, call)
+            if line.seq > keep:
+                del self.drafts[path]
+
+
+def lines(events: Iterable[e.Event]) -> list[Line]:
+    """The lines of a run's events, in order. The events may begin in the middle of a run."""
+    scan = _Scan()
+    for event in events:
+        value = e.recorded_value(event.body)
+        if value:
+            scan.values[event.seq] = value
+        _READERS[type(event.body)](scan, event, event.body)
+    scan.close()
+    return scan.lines
+
+
+def plain(value: bytes) -> Any:
+    """The plain data of value bytes; None for none."""
+    return codec.decode(value) if value else None
+
+
+def argument(recorded: e.Argument, values: dict[int, bytes]) -> Any:
+    """A recorded argument as plain data, or a `Reference` where `values` (by event) does not hold it."""
+    match recorded:
+        case bytes():
+            return plain(recorded)
+        case e.StateList(path=path, count=count, extra=extra):
+            where = ".".join(str(key) for key in path) or "state"
+            more = f" + {len(extra)} new" if extra else ""
+            return Reference(f"state.{where}[:{count}]{more}" if path else f"state[:{count}]{more}")
+        case e.Ref(seq=seq, start=start, length=length):
+            held = values.get(seq, b"")[start : start + length]
+            return plain(held) if len(held) == length and length else Reference(f"event {seq}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An argument that the journal does not hold twice: where its value is."""
+
+    where: str
+
+
+# ----------------------------------------------------------------------------------- one reader for each kind
+
+
+def _started(scan: _Scan, event: e.Event, body: e.RunStarted) -> None:
+    scan.add(event, "started", f"{body.agent} {body.version}".strip())
+
+
+def _resumed(scan: _Scan, event: e.Event, body: e.RunResumed) -> None:
+    names = [scan.drafts[path].parts["name"] for path in body.open_calls if path in scan.drafts]
+    found = tuple(f"found open: {name}" for name in names)
+    changed = tuple(f"changed: {difference}" for difference in body.differences)
+    scan.add(event, "resumed", body.worker, *found, *changed)
+
+
+def _intended(scan: _Scan, event: e.Event, body: e.CallIntended) -> None:
+    parts = scan.draft(event, body.path, body.head, body.key)
+    parts |= {"attempts": body.attempt, "standing": "open", "key": body.key}
+    if not parts.get("intent"):
+        parts |= {"intent": event.seq, "began": event.at}
+
+
+def _settled(scan: _Scan, event: e.Event, body: e.CallSettled) -> None:
+    parts = scan.draft(event, body.path, body.head, body.key)
+    again = not body.final and body.outcome != "done"
+    standing = "retrying" if again else "failed" if body.outcome == "not_done" else body.outcome
+    parts |= {"standing": standing, "attempts": body.attempt, "receipt": event.seq, "ended": event.at}
+    parts |= {"value": plain(body.value), "usage": body.usage}
+
+
+def _unknown(scan: _Scan, event: e.Event, body: e.CallUnknown) -> None:
+    parts = scan.draft(event, body.path, None, "")
+    parts |= {"standing": "unknown", "cause": body.cause}
+    scan.add(event, "unknown", parts["name"], body.cause, *((body.detail,) if body.detail else ()))
+
+
+def _reconciled(scan: _Scan, event: e.Event, body: e.CallReconciled) -> None:
+    parts = scan.draft(event, body.path, None, "")
+    parts |= {"standing": body.verdict, "verdict": body.verdict, "by": body.by, "evidence": body.evidence}
+    if body.verdict != "not_done":
+        parts |= {"receipt": event.seq, "ended": event.at, "value": plain(body.value)}
+    scan.add(event, "reconciled", parts["name"], body.verdict, body.by, body.evidence)
+
+
+def _late(scan: _Scan, event: e.Event, body: e.CallLate) -> None:
+    parts = scan.draft(event, body.path, None, "")
+    if body.used:
+        standing = "failed" if body.outcome == "not_done" else body.outcome
+        parts |= {"standing": standing, "receipt": event.seq, "ended": event.at, "value": plain(body.value)}
+    scan.add(event, "late", parts["name"], body.outcome, "used" if body.used else "not used")
+
+
+def _wait_opened(scan: _Scan, event: e.Event, body: e.WaitOpened) -> None:
+    scan.add(event, "wait", body.name, str(body.deadline))
+
+
+def _wait_closed(scan: _Scan, event: e.Event, body: e.WaitClosed) -> None:
+    scan.add(event, "woke", body.how)
+
+
+def _cancel(scan: _Scan, event: e.Event, body: e.CancelRequested) -> None:
+    scan.add(event, "cancel", body.by, *((body.note,) if body.note else ()))
+
+
+def _committed(scan: _Scan, event: e.Event, body: e.StepCommitted) -> None:
+    scan.step = body.number
+    count = len(body.patch)
+    scan.add(event, "step", f"{count} change{'' if count == 1 else 's'} of state")
+    scan.close()
+    scan.values = {seq: value for seq, value in scan.values.items() if seq == 1}  # the goal stays referable
+    scan.step = body.number + 1
+
+
+def _restarted(scan: _Scan, event: e.Event, body: e.StepRestarted) -> None:
+    scan.close(keep=body.keep)
+    scan.add(event, "restarted", body.why, f"records up to @{body.keep} kept")
+
+
+def _held(scan: _Scan, event: e.Event, body: e.RunHeld) -> None:
+    scan.add(event, "held", body.reason, *((body.detail,) if body.detail else ()))
+
+
+def _released(scan: _Scan, event: e.Event, body: e.RunReleased) -> None:
+    scan.add(event, "released", body.by, body.how, *((body.note,) if body.note else ()))
+
+
+def _finished(scan: _Scan, event: e.Event, body: e.RunFinished) -> None:
+    scan.close()
+    scan.add(event, "finished", body.status)
+
+
+_READERS: dict[type, Callable[[_Scan, e.Event, Any], None]] = {
+    e.RunStarted: _started,
+    e.RunResumed: _resumed,
+    e.CallIntended: _intended,
+    e.CallSettled: _settled,
+    e.CallUnknown: _unknown,
+    e.CallReconciled: _reconciled,
+    e.CallLate: _late,
+    e.WaitOpened: _wait_opened,
+    e.WaitClosed: _wait_closed,
+    e.CancelRequested: _cancel,
+    e.StepCommitted: _committed,
+    e.StepRestarted: _restarted,
+    e.RunHeld: _held,
+    e.RunReleased: _released,
+    e.RunFinished: _finished,
+}

@@ -1,7 +1,7 @@
 """The line of descent: a module imports only from rooms to its left, and no two modules import each other.
 
     errors, clock <- state <- codec <- store <- journal <- recovery <- agent <- runtime
-      <- worker | timeline <- observe | adapters | web <- cli
+      <- worker | timeline <- observe | adapters | web | demo <- cli
 
 Every import counts: at the top, inside a function, below TYPE_CHECKING, relative, and a written-out
 `import_module("perdure...")`. Rooms that share a place do not import each other. Walls inside the line:
@@ -32,13 +32,13 @@ LINE = (
     ("agent",),
     ("runtime",),
     ("worker", "timeline"),
-    ("observe", "adapters", "web"),
+    ("observe", "adapters", "web", "demo"),
     ("cli",),
 )
 FRONT = "the front door"
 ROOMS = tuple(room for place in LINE for room in place)
 BESIDE = ("testing", "lab")
-FACES = ("adapters", "web", "cli")
+FACES = ("adapters", "web", "demo", "cli")
 PLACE = {room: number for number, place in enumerate(LINE) for room in place}
 WALLS = {
     ("store", "state"): "store keeps bytes and knows no meanings",

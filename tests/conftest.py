@@ -1,7 +1,8 @@
 """What every test of this repository may rely on.
 
-`async def test_...` runs in an event loop of its own, also under hypothesis, where each example gets a fresh loop.
-This file knows pytest and asyncio; it knows nothing of perdure, so that a broken package cannot break collection.
+`async def test_...` runs in an event loop of its own; under hypothesis each example gets a fresh one.
+This file knows pytest and asyncio; it knows nothing of perdure, so that a broken package cannot break
+collection.
 """
 
 from __future__ import annotations

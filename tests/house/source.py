@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -23,7 +23,7 @@ class Source:
     """One Python file: its path relative to the root, with slashes, and its text."""
 
     path: str
-    text: str
+    text: str = field(repr=False)
 
     @cached_property
     def tree(self) -> ast.Module:

@@ -105,6 +105,20 @@ class AppNotFound(ConfigError):
     default_remedy = "name a module or file and the variable that holds the Agent: perdure run agent.py:desk"
 
 
+class LoopRunning(ConfigError):
+    """`run_sync` was called where an event loop is running already; it would block every other task of that loop."""
+
+    code = "C105"
+    default_remedy = "await agent.run(...) there; run_sync is for code that has no event loop"
+
+
+class NoRuntime(ConfigError):
+    """An agent was to be run and the part of perdure that runs agents is not loaded."""
+
+    code = "C106"
+    default_remedy = "import perdure, not only perdure.agent"
+
+
 # ---------------------------------------------------------------------------------------------- stores (S)
 
 
@@ -494,6 +508,28 @@ class EffectRefused(CallError):
     code = "T213"
 
 
+class RemoteError(CallError):
+    """The stand-in for an error whose class is not among the declared ones, or cannot be rebuilt here.
+
+    `type_name`, `message` and `trace` tell the original. perdure never imports or calls a class that stored bytes name.
+    """
+
+    code = "T214"
+    default_safe = "The failure is recorded; nothing is called again because of it."
+    default_remedy = "declare the exception with raises=[...] to receive it as itself"
+
+
+class ProviderFailed(CallError):
+    """What a tool needs injected could not be opened, so the tool was not called.
+
+    The provider's own error is its cause.
+    """
+
+    code = "T215"
+    default_safe = "The tool was not called."
+    default_remedy = "mend the provider, or replace it in tests: with override({provider: fake})"
+
+
 # ---------------------------------------------------------------------------------------------- schemas (M)
 
 
@@ -524,6 +560,13 @@ class NewerFormat(SchemaError):
     default_remedy = "upgrade perdure on this machine: pip install -U perdure"
 
 
+class ZoneMissing(SchemaError):
+    """A stored moment names a time zone that this machine has no data for. It is not read as another zone."""
+
+    code = "M305"
+    default_remedy = "install the zone data: pip install tzdata"
+
+
 # ---------------------------------------------------------------------------------------------- faces (U)
 
 
@@ -551,6 +594,31 @@ class UnknownCode(FaceError):
 
     code = "U704"
     default_remedy = "perdure explain without a code lists them all"
+
+
+class NoStore(FaceError):
+    """There is no store where this command looked for one. A command that only looks never makes a store.
+
+    The message says which path was looked for: `--store`, else PERDURE_STORE, else `./perdure.db`.
+    """
+
+    code = "U705"
+    default_remedy = "name the store with --store PATH or PERDURE_STORE; perdure run makes a new one"
+
+
+class FileThere(FaceError):
+    """`perdure init` would have written over a file. It was left as it is."""
+
+    code = "U706"
+    default_remedy = "choose another name: perdure init other.py"
+
+
+class BadGoal(FaceError):
+    """The goal on the command line is missing, or does not fit the agent's goal type."""
+
+    code = "U707"
+    default_safe = "No run was started."
+    default_remedy = "give the goal as text, or as JSON for an agent with a goal type: perdure run FILE GOAL"
 
 
 # ---------------------------------------------------------------------------------------------- signals

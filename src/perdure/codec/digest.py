@@ -1,0 +1,63 @@
+"""Digests: of bytes, of an event after its predecessor, of a list that grows.
+
+All are BLAKE2b with 16 bytes. Each has a defined byte string (docs/format.md), so that any program can recompute it.
+Knows nothing of what the bytes mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+SIZE = 16
+GENESIS = b"\0" * SIZE
+"""The link before a run's first event."""
+
+
+def digest(*parts: bytes) -> bytes:
+    """The digest of byte strings in order; each is preceded by its length, so ("a", "bc") differs from ("ab", "c")."""
+    state = blake2b(digest_size=SIZE)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "big"))
+        state.update(part)
+    return state.digest()
+
+
+def chain(previous: bytes, event: bytes) -> bytes:
+    """The link of an event: the digest of the previous link and the event's frame as stored."""
+    return blake2b(previous + event, digest_size=SIZE).digest()
+
+
+class Rolling:
+    """The digest of a list of encoded elements, without hashing again what was hashed before.
+
+    Byte string: for each element its length (8 bytes) and its bytes; at the end the number of elements (8 bytes).
+    """
+
+    __slots__ = ("_state", "count")
+
+    def __init__(self) -> None:
+        self._state = blake2b(digest_size=SIZE)
+        self.count = 0
+
+    def extend(self, encoded: Iterable[bytes]) -> None:
+        """Add elements at the end."""
+        parts: list[bytes] = []
+        for element in encoded:
+            parts.append(len(element).to_bytes(8, "big"))
+            parts.append(element)
+        self._state.update(b"".join(parts))
+        self.count += len(parts) // 2
+
+    def copy(self) -> Rolling:
+        """An independent digest that goes on from here."""
+        other = Rolling.__new__(Rolling)
+        other._state = self._state.copy()
+        other.count = self.count
+        return other
+
+    def digest(self) -> bytes:
+        """The digest of the elements so far; more may follow."""
+        state = self._state.copy()
+        state.update(self.count.to_bytes(8, "big"))
+        return state.digest()

@@ -1,0 +1,99 @@
+"""What the annotations of a class say, with the parameters of generic classes filled in.
+
+Knows how Python writes types; what a type means for stored data is told elsewhere.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, ForwardRef, TypeAlias, TypeVar, get_args, get_origin
+
+from perdure.errors import BadDeclaration
+
+Binding: TypeAlias = Mapping[Any, Any]
+
+
+def field_types(kind: type, args: Sequence[Any] = ()) -> dict[str, Any]:
+    """The annotations of a class and its bases by field name, type variables replaced by what they stand for.
+
+    `args` are the arguments of a parameterised generic: `Box[int]` is `field_types(Box, (int,))`. Raises BadDeclaration
+    for an annotation that cannot be resolved.
+    """
+    bindings = _bindings(kind, args)
+    found: dict[str, Any] = {}
+    for cls in reversed(kind.__mro__):
+        own = cls.__dict__.get("__annotations__") or getattr(cls, "__annotations__", {})
+        if not own or cls.__module__ == "builtins":
+            continue
+        resolved = _resolved(cls)
+        for name in own:
+            if name in resolved:
+                found[name] = filled(resolved[name], bindings.get(cls, {}))
+    return found
+
+
+def filled(tp: Any, binding: Binding) -> Any:
+    """A type with its type variables replaced; one that nothing is known of becomes its bound, its default or Any."""
+    if isinstance(tp, TypeVar):
+        if tp in binding:
+            return binding[tp]
+        default = getattr(tp, "__default__", None)
+        if (
+            default is not None
+            and default is not getattr(typing, "NoDefault", None)
+            and not _no_default(default)
+        ):
+            return default
+        if tp.__constraints__:
+            return typing.Union[tp.__constraints__]  # noqa: UP007
+        return Any if tp.__bound__ is None else tp.__bound__
+    parameters = getattr(tp, "__parameters__", ())
+    if isinstance(tp, type) and not get_args(tp):
+        return tp
+    if parameters and get_args(tp):
+        return tp[tuple(filled(parameter, binding) for parameter in parameters)]
+    return tp
+
+
+def _no_default(default: object) -> bool:
+    # typing_extensions has its own mark for "no default".
+    return type(default).__name__ == "NoDefaultType"
+
+
+def _resolved(cls: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls, localns={cls.__name__: cls}, include_extras=True)
+    except NameError as error:
+        raise BadDeclaration(
+            f"an annotation of {cls.__qualname__} names {error.name!r}, which is not known in {cls.__module__}",
+            remedy="define the type at the top level of its module, or without `from __future__ import annotations`",
+        ) from None
+    except TypeError as error:
+        raise BadDeclaration(f"an annotation of {cls.__qualname__} is not a type: {error}") from None
+
+
+def _bindings(kind: type, args: Sequence[Any]) -> dict[type, dict[Any, Any]]:
+    """For each class of the MRO what its own type variables stand for."""
+    out: dict[type, dict[Any, Any]] = {}
+
+    def visit(cls: type, given: Sequence[Any]) -> None:
+        parameters = getattr(cls, "__parameters__", ())
+        known = dict(zip(parameters, given, strict=False))
+        out.setdefault(cls, {}).update(known)
+        for base in cls.__dict__.get("__orig_bases__", cls.__bases__):
+            origin = get_origin(base)
+            if isinstance(origin, type) and origin is not typing.Generic:
+                visit(origin, [filled(arg, known) for arg in get_args(base)])
+            elif isinstance(base, type) and base is not object:
+                visit(base, ())
+
+    visit(kind, args)
+    return out
+
+
+def forward(tp: object) -> str | None:
+    """The text of a type that was written as a string and never resolved."""
+    if isinstance(tp, str):
+        return tp
+    return tp.__forward_arg__ if isinstance(tp, ForwardRef) else None

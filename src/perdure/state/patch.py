@@ -1,16 +1,18 @@
 """The difference between two plain states, and its application. Law 5: pure; law 18 rests on it.
 
-`diff` compares type-exactly (1, True and 1.0 differ, NaN equals NaN, a tuple is no list, the order of keys counts) and
-answers what changed, so that a patch grows with the change and not with the state. `apply` turns the old state into the
-new one and never touches what it was given: it copies the containers on the touched paths and shares all the rest.
-This file knows plain data only: it refuses to know how a value becomes bytes (`read` is passed in) and what type a
-user gave to his state.
+`diff` compares type-exactly (1, True and 1.0 differ, NaN equals NaN, a tuple is no list, the order of keys
+counts) and answers what changed, so that a patch grows with the change and not with the state. `apply`
+turns the old state into the new one and never touches what it was given: it copies the containers on the
+touched paths and shares all the rest. This file knows plain data only: it refuses to know how a value
+becomes bytes (`read` is passed in) and what type a user gave to his state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import copysign
+from decimal import Decimal
+from math import copysign, isnan
+from operator import is_
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from perdure.errors import Damaged
@@ -19,7 +21,7 @@ from perdure.state.events import Delete, Key, Op, Ref, Set, Splice, Value
 Read: TypeAlias = Callable[[bytes], Any]
 
 EDITS = 64
-"""How many insertions and removals in one list are looked for before the rest counts as one replaced stretch."""
+"""How many insertions and removals in one list are looked for; beyond, the rest is one replaced stretch."""
 
 
 class Other(NamedTuple):
@@ -48,17 +50,27 @@ class Drop(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """In the list at `path`, `count` items from `start` gave way to `values`."""
+    """In the list at `path`, `length` items from `start` gave way to `values`."""
 
     kind: Literal["splice"]
     path: Place
     start: int
-    count: int
+    length: int
     values: Sequence[Any]
 
 
 Change: TypeAlias = Put | Drop | Cut
-"""One change, in terms of plain values. Changes hold one after the other, each on what the ones before it made."""
+"""One change, in terms of plain values. Each holds for what the changes before it made."""
+
+
+class Grown(list[Any]):
+    """A new list that is known to begin with all of `base`, an old list: spares comparing what they share."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, base: list[Any], tail: list[Any]) -> None:
+        super().__init__(base + tail)
+        self.base = base
 
 
 class Stretch(NamedTuple):
@@ -91,7 +103,7 @@ def same(old: Any, new: Any) -> bool:
     if kind is list or kind is tuple:
         return len(old) == len(new) and all(map(same, old, new))
     if kind is float:
-        return bool(old == new and copysign(1.0, old) == copysign(1.0, new)) or (old != old and new != new)
+        return bool(old == new and copysign(1.0, old) == copysign(1.0, new)) or (isnan(old) and isnan(new))
     return bool(exact(old) == exact(new))
 
 
@@ -127,6 +139,10 @@ def _changes(old: Any, new: Any, path: Place) -> list[Change] | None:
     """The changes inside a value; `None` if nothing of it is left, so that it is better written anew."""
     if old is new:
         return []
+    if type(new) is Grown:
+        if new.base is old:
+            return [Cut("splice", path, len(old), 0, new[len(old) :])]
+        new = list(new)
     kind = type(old)
     if kind is type(new):
         if kind is dict:
@@ -139,7 +155,7 @@ def _changes(old: Any, new: Any, path: Place) -> list[Change] | None:
 
 
 def _dict_changes(old: dict[Any, Any], new: dict[Any, Any], path: Place) -> list[Change] | None:
-    if not old or any(key != key or type(key) is tuple for key in old):  # NaN cannot be looked up
+    if not old or any(map(_elusive, old)):
         return [] if same(old, new) else None
     kept = _kept(old, new)
     if kept is None or 2 * sum(1 for key in new if key in old and key not in kept) > len(new):
@@ -160,14 +176,14 @@ def _dict_changes(old: dict[Any, Any], new: dict[Any, Any], path: Place) -> list
 def _kept(old: dict[Any, Any], new: dict[Any, Any]) -> dict[Any, None] | None:
     """The keys that may stay where they are; all others are removed and then set, which puts them last.
 
-    Keys that stay keep the old order and come before all that are set, so they are the longest beginning of the new
-    dict that the old one has in this order. `None`: a key of the new dict cannot be looked up.
+    Keys that stay keep the old order and come before all that are set, so they are the longest beginning of
+    the new dict that the old one has in this order. `None`: a key of the new dict cannot be looked up.
     """
     kept: dict[Any, None] = {}
     standing = iter(old)
     open_end = True
     for key in new:
-        if key != key or type(key) is tuple:
+        if _elusive(key):
             return None
         if open_end:
             # `in` on the iterator consumes the old keys up to the one that is found
@@ -175,6 +191,12 @@ def _kept(old: dict[Any, Any], new: dict[Any, Any]) -> dict[Any, None] | None:
         if open_end:
             kept[key] = None
     return kept
+
+
+def _elusive(key: Any) -> bool:
+    """Can a key not be found by one that is the same? NaN equals nothing, and may be inside."""
+    kind = type(key)
+    return kind is tuple or kind is frozenset or ((kind is float or kind is Decimal) and isnan(key))
 
 
 def _below(path: Place, key: Any) -> Place:
@@ -187,19 +209,13 @@ def list_changes(old: Sequence[Any], new: Sequence[Any], path: Place) -> list[Ch
     def alike(at: int, new_at: int) -> bool:
         return same(old[at], new[new_at])
 
-    return stretches_to_changes(align(len(old), len(new), alike), old, new, path)
-
-
-def stretches_to_changes(
-    stretches: Sequence[Stretch], old: Sequence[Any], new: Sequence[Any], path: Place
-) -> list[Change]:
-    """Spell aligned lists out as changes, the last first, so that earlier indices stay what they were."""
+    # Changes are spelt out from the last to the first, so that earlier indices stay what they were.
     changes: list[Change] = []
-    for start, stop, new_start, new_stop in reversed(stretches):
+    for start, stop, new_start, new_stop in reversed(align(len(old), len(new), alike, _shared(old, new))):
         paired = min(stop - start, new_stop - new_start)
-        tail = stop - start - paired, list(new[new_start + paired : new_stop])
-        pending = [tail[1]] if tail[0] or tail[1] else []
-        count = tail[0]
+        count = stop - start - paired
+        rest = list(new[new_start + paired : new_stop])
+        pending = [rest] if count or rest else []
         for step in reversed(range(paired)):
             at = start + step
             inside = _changes(old[at], new[new_start + step], (*path, at))
@@ -216,6 +232,15 @@ def stretches_to_changes(
     return changes
 
 
+def _shared(old: Sequence[Any], new: Sequence[Any]) -> int:
+    """How many items at the beginning are the very same objects; asked in blocks, at the speed of C."""
+    limit = min(len(old), len(new))
+    at = 0
+    while at < limit and all(map(is_, old[at : at + 256], new[at : at + 256])):
+        at = min(at + 256, limit)
+    return at
+
+
 def _cut(path: Place, start: int, count: int, pending: list[list[Any]]) -> Cut:
     return Cut("splice", path, start, count, [item for part in reversed(pending) for item in part])
 
@@ -223,13 +248,14 @@ def _cut(path: Place, start: int, count: int, pending: list[list[Any]]) -> Cut:
 # ------------------------------------------------------------------------------------------------ alignment
 
 
-def align(old: int, new: int, alike: Callable[[int, int], bool]) -> list[Stretch]:
+def align(old: int, new: int, alike: Callable[[int, int], bool], start: int = 0) -> list[Stretch]:
     """Where a list of `old` items and one of `new` items differ, in order; `alike(i, j)` compares two items.
 
-    Common beginning and end are taken off; between them the shortest edit is looked for, up to `EDITS` edits, so that
-    a window that slides, or a change in the middle with an append, costs what changed.
+    The first `start` items are known to be the same.
+
+    Common beginning and end are taken off; between them the shortest edit is looked for, up to `EDITS` edits,
+    so that a window that slides, or a change in the middle with an append, costs what changed.
     """
-    start = 0
     limit = min(old, new)
     while start < limit and alike(start, start):
         start += 1
@@ -269,7 +295,7 @@ def _shortest_edit(old: int, new: int, alike: Callable[[int, int], bool]) -> lis
             )
             at = furthest[diagonal + 1] if down else furthest[diagonal - 1] + 1
             new_at = at - diagonal
-            while 0 <= new_at and at < old and new_at < new and alike(at, new_at):
+            while new_at >= 0 and at < old and new_at < new and alike(at, new_at):
                 at += 1
                 new_at += 1
             furthest[diagonal] = at
@@ -302,10 +328,10 @@ def _walk_back(trail: list[dict[int, int]], at: int, new_at: int) -> list[tuple[
 
 
 def apply(state: Any, patch: Sequence[Op], values: Mapping[int, bytes], read: Read) -> Any:
-    """The state after a patch. `state` is left as it was; what the patch does not touch is shared.
+    """The state after a patch. `state` is left as it was, and shares what the patch does not touch.
 
-    `values` are the recorded values that a `Ref` may point into, by event; `read` turns value bytes into plain data.
-    Raises `Damaged` if a path or a reference does not exist.
+    `values` are the recorded values that a `Ref` may point into, by event; `read` turns value bytes into
+    plain data. Raises `Damaged` if a path or a reference does not exist.
     """
     work = _Application(values, read)
     for op in patch:
@@ -399,9 +425,9 @@ class _Application:
             return self.read(value)  # type: ignore[arg-type]
         recorded = self.values.get(value.seq)
         if recorded is None:
-            raise Damaged(f"a patch refers to event {value.seq}, which recorded no value in this step", seq=value.seq)
+            raise Damaged(f"a patch refers to event {value.seq}, which recorded no value", seq=value.seq)
         if value.start < 0 or value.length <= 0 or value.start + value.length > len(recorded):
-            raise Damaged(f"a patch refers beyond the {len(recorded)} bytes of event {value.seq}", seq=value.seq)
+            raise Damaged(f"a patch refers beyond the bytes of event {value.seq}", seq=value.seq)
         return self.read(recorded[value.start : value.start + value.length])
 
 

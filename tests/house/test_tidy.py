@@ -219,6 +219,8 @@ def foreign_code(source: Source) -> Iterator[str]:
 def _impure_import(module: str, name: str) -> bool:
     if module == "perdure.clock":  # units of time are words, a clock is a door
         return name == "SYSTEM" or not name.isupper()
+    if module == "pathlib":  # a path is a value like any other; what it opens is caught as a call
+        return not name
     return module.split(".", maxsplit=1)[0] in IMPURE_MODULES
 
 

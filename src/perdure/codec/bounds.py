@@ -1,8 +1,8 @@
 """What `Annotated` says about a type beyond the type: a description, limits.
 
-Understands plain strings, msgspec's Meta, and the limits that pydantic's Field and annotated-types share, by the names
-of their attributes. Limits are part of the JSON schema and are enforced on data that comes from outside (a model's
-arguments); stored data was accepted once and is not judged again.
+Understands plain strings, msgspec's Meta, and the limits that pydantic's Field and annotated-types share, by
+the names of their attributes. Limits are part of the JSON schema and are enforced on data that comes from
+outside (a model's arguments); stored data was accepted once and is not judged again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Forms of types that choose among values or types: enums, literals, unions.
 
-A union is never guessed: when data fits several of its types and would come back as different things, it is refused.
+A union is never guessed: when data fits several of its types and would come back as different things, it is
+refused.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Member(Form):
             member = self._table.get(encode(plain)) if type(plain) in (self.takes or ()) else None
         if member is not None:
             return member
-        if type(plain) is int and self._flags or self._lax:
+        if self._lax or (self._flags and type(plain) is int):
             try:
                 return self._kind(plain)
             except (ValueError, TypeError):
@@ -93,7 +94,7 @@ class Fixed(Form):
             key = encode(plain)
             if key in self._table:
                 return self._table[key]
-        self.refuse(plain)
+        return self.refuse(plain)
 
     def schema(self, book: Book) -> Schema:
         return _enum_schema(self._plain)

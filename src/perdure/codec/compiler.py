@@ -1,4 +1,6 @@
-"""Declared types -> forms: which form serves which type. Types that cannot be stored are refused at declaration."""
+"""Declared types -> forms: which form serves which type. Types that cannot be stored are refused at
+declaration.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,7 @@ class Compiler:
             made = self._class(kind, tp, args, mode)
             if made is not None:
                 return made
-        self._refuse(tp)
+        return self._refuse(tp)
 
     def _refuse(self, tp: Any) -> typing.NoReturn:
         text = forward(tp)
@@ -124,7 +126,7 @@ class Compiler:
         return self.form(args[place] if place < len(args) else Any, mode)
 
     def _tuple(self, args: tuple[Any, ...], mode: Mode) -> Form:
-        if len(args) == 2 and args[1] is Ellipsis or not args:
+        if not args or (len(args) == 2 and args[1] is Ellipsis):
             return Array(self._item(args, 0, mode), mode, lists=False, tuples=True)
         if args == ((),):
             args = ()
@@ -278,7 +280,9 @@ def _typed_dict_hints(kind: Any) -> dict[str, Any]:
         return typing.get_type_hints(kind, localns={kind.__name__: kind}, include_extras=True)
     except NameError as error:
         raise BadDeclaration(
-            f"an annotation of {kind.__qualname__} names {error.name!r}, which is not known in {kind.__module__}"
+            f"an annotation of {kind.__qualname__} names {error.name!r}, "
+            f"which {kind.__module__} does not know",
+            remedy="define the type at the top level of its module, so that its name can be found",
         ) from None
 
 
@@ -289,6 +293,6 @@ def _factory(args: tuple[Any, ...]) -> Callable[[], Any]:
         factory: Callable[[], Any] = kind
         return factory
     raise BadDeclaration(
-        "a defaultdict's factory is code and cannot be stored: declare defaultdict[K, V] with V list, dict, set, int, "
-        "float, str or bool, or use a dict"
+        "a defaultdict's factory is code and cannot be stored: declare defaultdict[K, V] with V list, dict, "
+        "set, int, float, str or bool, or use a dict"
     )

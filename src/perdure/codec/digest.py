@@ -1,7 +1,7 @@
 """Digests: of bytes, of an event after its predecessor, of a list that grows.
 
-All are BLAKE2b with 16 bytes. Each has a defined byte string (docs/format.md), so that any program can recompute it.
-Knows nothing of what the bytes mean.
+All are BLAKE2b with 16 bytes. Each has a defined byte string (docs/format.md), so that any program can
+recompute it. Knows nothing of what the bytes mean.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 SIZE = 16
+"""Bytes of every digest."""
+
 GENESIS = b"\0" * SIZE
 """The link before a run's first event."""
 
 
 def digest(*parts: bytes) -> bytes:
-    """The digest of byte strings in order; each is preceded by its length, so ("a", "bc") differs from ("ab", "c")."""
+    """The digest of byte strings in order; each is preceded by its length, so ("a", "bc") differs from ("ab",
+    "c").
+    """
     state = blake2b(digest_size=SIZE)
     for part in parts:
         state.update(len(part).to_bytes(8, "big"))
@@ -31,7 +35,8 @@ def chain(previous: bytes, event: bytes) -> bytes:
 class Rolling:
     """The digest of a list of encoded elements, without hashing again what was hashed before.
 
-    Byte string: for each element its length (8 bytes) and its bytes; at the end the number of elements (8 bytes).
+    Byte string: for each element its length (8 bytes) and its bytes; at the end the number of elements (8
+    bytes).
     """
 
     __slots__ = ("_state", "count")

@@ -1,8 +1,8 @@
 """Exceptions <-> plain data.
 
-An exception is kept as its names, message, arguments, attributes and trace text. Reading it back rebuilds only classes
-that the caller hands over, past their own constructors; anything else becomes a RemoteError that tells the original.
-Nothing is ever imported by a stored name (law: what is stored is data, not code).
+An exception is kept as its names, message, arguments, attributes and trace text. Reading it back rebuilds
+only classes that the caller hands over, past their own constructors; anything else becomes a RemoteError
+that tells the original. Nothing is ever imported by a stored name (law: what is stored is data, not code).
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ TRACE_MOST: Final = 16_384
 """Characters of a trace that are kept: the end, which names the error."""
 
 MESSAGE_MOST: Final = 65_536
+"""Characters of a message that are kept: the beginning."""
 
 
 def encode_error(error: BaseException) -> dict[str, Any]:
     """The plain form of an exception; `encode` turns it into bytes.
 
-    `type` short name; `names` module and qualified name of the class and its bases, most derived first; `message`;
-    `args` or None when they cannot be stored; `attributes` those that can be stored; `trace`.
+    `type` short name; `names` module and qualified name of the class and its bases, most derived first;
+    `message`; `args` or None when they cannot be stored; `attributes` those that can be stored; `trace`.
     """
     return {
         "type": type(error).__qualname__,
@@ -40,7 +41,8 @@ def encode_error(error: BaseException) -> dict[str, Any]:
 
 
 def restore_error(stored: object, allowed: Sequence[type[BaseException]] = ()) -> BaseException:
-    """The exception, if its class (else its nearest base) is among `allowed`; else a RemoteError that tells it.
+    """The exception, if its class (else its nearest base) is among `allowed`; else a RemoteError that tells
+    it.
 
     `stored` is what `encode_error` gave, or its value bytes. No `__init__` of the class runs. Raises Damaged.
     """
@@ -68,7 +70,7 @@ def _is_error(kind: type) -> bool:
 def _message(error: BaseException) -> str:
     try:
         text = str.__str__(str(error))
-    except Exception as failure:  # a user's __str__ may do anything; the error itself must still be told
+    except Exception as failure:  # noqa: BLE001  a user's __str__ may do anything
         return f"(its text cannot be made: {type(failure).__qualname__})"
     return text[:MESSAGE_MOST]
 
@@ -93,7 +95,7 @@ def _attributes(error: BaseException) -> dict[str, Any]:
 def _trace(error: BaseException) -> str:
     try:
         text = "".join(traceback.format_exception(error))
-    except Exception as failure:  # formatting calls the user's __str__ and __repr__
+    except Exception as failure:  # noqa: BLE001  formatting calls the user's __str__ and __repr__
         return f"(its trace cannot be made: {type(failure).__qualname__})"
     return text if len(text) <= TRACE_MOST else "...\n" + text[-TRACE_MOST:]
 
@@ -129,10 +131,11 @@ def _rebuilt(kind: type[BaseException], fault: dict[str, Any]) -> BaseException 
     try:
         error = kind.__new__(kind, *args)
         builtin: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
-        # Errors of the interpreter keep their fields (errno, filename) outside __dict__; their own __init__ sets them.
+        # Errors of the interpreter keep their fields (errno, filename) outside __dict__; their own __init__
+        # sets them.
         builtin.__init__(error, *args)
         error.args = args
         error.__dict__.update(fault["attributes"])
-    except Exception:  # a class that refuses its own arguments is told by the stand-in
+    except Exception:  # noqa: BLE001  a class that refuses its own arguments is told by the stand-in
         return None
     return error

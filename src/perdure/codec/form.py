@@ -1,9 +1,11 @@
-"""Forms: a declared type, compiled. A form turns plain data into an instance and describes itself as JSON schema.
+"""Forms: a declared type, compiled. A form turns plain data into an instance and describes itself as JSON
+schema.
 
-Law of every form: it changes nothing. Lowering what `restore` gave yields the plain data it was given, plus defaults
-of fields that were missing; data that does not fit is a Mismatch, never bent. What comes out shares no container with
-what went in. A *lax* form reads JSON as a model or an HTTP caller writes it (an ISO string for a datetime, a list for
-a tuple); a *hashed* form reads dict keys and set elements, where records are tuples of (field, value).
+Law of every form: it changes nothing. Lowering what `restore` gave yields the plain data it was given, plus
+defaults of fields that were missing; data that does not fit is a Mismatch, never bent. What comes out shares
+no container with what went in. A *lax* form reads JSON as a model or an HTTP caller writes it (an ISO string
+for a datetime, a list for a tuple); a *hashed* form reads dict keys and set elements, where records are
+tuples of (field, value).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any, NoReturn, TypeAlias
 from perdure.codec.plain import step_of
 
 Schema: TypeAlias = dict[str, Any]
+"""A JSON schema, or a part of one."""
 
 
 class Mismatch(Exception):
@@ -74,7 +77,9 @@ class Form:
         raise NotImplementedError
 
     def wrote(self, plain: Any) -> bool:
-        """Whether today's code would write just this (a record with all of its fields); True when it cannot tell."""
+        """Whether today's code would write just this (a record with all of its fields); True when it cannot
+        tell.
+        """
         return True
 
     def refuse(self, plain: object) -> NoReturn:
@@ -163,7 +168,7 @@ def each(restore: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     out: list[Any] = []
     try:
         for item in items:
-            out.append(restore(item))
+            out.append(restore(item))  # noqa: PERF401  (its length tells where it went wrong)
     except Mismatch as mismatch:
         mismatch.trail.append(f"[{len(out)}]")
         raise

@@ -1,14 +1,14 @@
 """Bodies <-> frames: what is stored for an event or a snapshot.
 
-A frame is a version byte, a flags byte and MessagePack, compressed when that pays. It knows which versions it can read
-and refuses newer ones by name; bytes that are no frame are Damaged. It does not know what a body means.
+A frame is a version byte, a flags byte and MessagePack, compressed when that pays. It knows which versions
+it can read and refuses newer ones by name; bytes that are no frame are Damaged. It does not know what a body
+means.
 """
 
 from __future__ import annotations
 
-import sys
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from msgspec import MsgspecError, Raw, Struct
@@ -17,10 +17,13 @@ from msgspec.msgpack import Decoder, Encoder
 from perdure.codec.value import encode, read_extension
 from perdure.errors import Damaged, NewerFormat, TooLarge
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
+if TYPE_CHECKING:
     from backports import zstd
+else:
+    try:
+        from compression import zstd
+    except ImportError:  # before Python 3.14
+        from backports import zstd
 
 FORMAT: Final = 1
 """The version of everything that this room writes: the first byte of every frame."""
@@ -35,6 +38,7 @@ BODY_MOST: Final = 1 << 30
 """The longest body, in bytes: a frame that claims more is not believed."""
 
 LEVEL: Final = 1
+"""zstd's level."""
 
 T = TypeVar("T")
 
@@ -44,8 +48,9 @@ _pack = Encoder().encode
 def pack(body: object) -> bytes:
     """The frame of a body: a msgspec Struct, or builtins.
 
-    Fields annotated `Any` or `object` of a Struct hold plain data and keep it exactly; the other fields are written as
-    MessagePack has them, so that the declared type must bring them back. Raises NotStorable, TooLarge.
+    Fields annotated `Any` or `object` of a Struct hold plain data and keep it exactly; the other fields are
+    written as MessagePack has them, so that the declared type must bring them back. Raises NotStorable,
+    TooLarge.
     """
     data = _pack(_with_values(body)) if isinstance(body, Struct) else encode(body)
     if len(data) > BODY_MOST:
@@ -57,7 +62,7 @@ def pack(body: object) -> bytes:
     return bytes((FORMAT, 0)) + data
 
 
-def unpack(frame: bytes, type: type[T]) -> T:
+def unpack(frame: bytes, type: type[T]) -> T:  # noqa: A002  (the word that callers write)
     """The body of a frame, as `type`. Raises NewerFormat (M304) or Damaged (S107)."""
     wanted: Any = type
     try:

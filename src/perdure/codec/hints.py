@@ -5,6 +5,7 @@ Knows how Python writes types; what a type means for stored data is told elsewhe
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, ForwardRef, TypeAlias, TypeVar, get_args, get_origin
@@ -12,18 +13,19 @@ from typing import Any, ForwardRef, TypeAlias, TypeVar, get_args, get_origin
 from perdure.errors import BadDeclaration
 
 Binding: TypeAlias = Mapping[Any, Any]
+"""What type variables stand for."""
 
 
 def field_types(kind: type, args: Sequence[Any] = ()) -> dict[str, Any]:
     """The annotations of a class and its bases by field name, type variables replaced by what they stand for.
 
-    `args` are the arguments of a parameterised generic: `Box[int]` is `field_types(Box, (int,))`. Raises BadDeclaration
-    for an annotation that cannot be resolved.
+    `args` are the arguments of a parameterised generic: `Box[int]` is `field_types(Box, (int,))`. Raises
+    BadDeclaration for an annotation that cannot be resolved.
     """
     bindings = _bindings(kind, args)
     found: dict[str, Any] = {}
     for cls in reversed(kind.__mro__):
-        own = cls.__dict__.get("__annotations__") or getattr(cls, "__annotations__", {})
+        own = inspect.get_annotations(cls)
         if not own or cls.__module__ == "builtins":
             continue
         resolved = _resolved(cls)
@@ -34,7 +36,9 @@ def field_types(kind: type, args: Sequence[Any] = ()) -> dict[str, Any]:
 
 
 def filled(tp: Any, binding: Binding) -> Any:
-    """A type with its type variables replaced; one that nothing is known of becomes its bound, its default or Any."""
+    """A type with its type variables replaced; one that nothing is known of becomes its bound, its default or
+    Any.
+    """
     if isinstance(tp, TypeVar):
         if tp in binding:
             return binding[tp]
@@ -66,8 +70,8 @@ def _resolved(cls: type) -> dict[str, Any]:
         return typing.get_type_hints(cls, localns={cls.__name__: cls}, include_extras=True)
     except NameError as error:
         raise BadDeclaration(
-            f"an annotation of {cls.__qualname__} names {error.name!r}, which is not known in {cls.__module__}",
-            remedy="define the type at the top level of its module, or without `from __future__ import annotations`",
+            f"an annotation of {cls.__qualname__} names {error.name!r}, which {cls.__module__} does not know",
+            remedy="define the type at the top level of its module, so that its name can be found",
         ) from None
     except TypeError as error:
         raise BadDeclaration(f"an annotation of {cls.__qualname__} is not a type: {error}") from None

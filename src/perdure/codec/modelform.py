@@ -1,9 +1,9 @@
 """The form of a pydantic model (v2). pydantic itself is never imported: a model class brings what is needed.
 
-The model's own validation makes the instance, by field names. Because validation may drop or change data (unknown
-fields, transforming validators), what it made is lowered again and compared with what was stored; a difference is a
-mismatch, never other data. Models of SDKs that come with their own lenient `model_construct` (a server's reply need
-not fit its declared type) are made by that when validation refuses.
+The model's own validation makes the instance, by field names. Because validation may drop or change data
+(unknown fields, transforming validators), what it made is lowered again and compared with what was stored; a
+difference is a mismatch, never other data. Models of SDKs that come with their own lenient `model_construct`
+(a server's reply need not fit its declared type) are made by that when validation refuses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ModelForm(Form):
         mismatch: Mismatch | None
         try:
             made = self._kind.model_validate(plain, strict=False, **self._by_name)
-        except Exception as error:  # a validator may raise anything; each means that the data does not fit
+        except Exception as error:  # noqa: BLE001  a validator may raise anything
             made, mismatch = None, _refusal(self.name, error)
         else:
             mismatch = None if self._mode.lax else self._changed(plain, made)

@@ -1,10 +1,11 @@
 """Any user value -> a plain tree: the one form in which perdure keeps it, whatever type was declared for it.
 
-A plain tree is made of exact builtins (None, bool, int, float, str, bytes, list, dict, tuple, set, frozenset) and of
-datetime, date, time, timedelta, Decimal, UUID, complex and paths. Records (dataclass, Struct, pydantic model) become
-dicts of their fields, enum members their values, subclasses of builtins their base. The tree is always a deep copy:
-each container is copied in one stroke before it is walked, so that a value that another thread changes meanwhile
-still gives one well-formed tree. Knows no bytes. What it cannot bring back it refuses, naming path and type.
+A plain tree is made of exact builtins (None, bool, int, float, str, bytes, list, dict, tuple, set,
+frozenset) and of datetime, date, time, timedelta, Decimal, UUID, complex and paths. Records (dataclass,
+Struct, pydantic model) become dicts of their fields, enum members their values, subclasses of builtins their
+base. The tree is always a deep copy: each container is copied in one stroke before it is walked, so that a
+value that another thread changes meanwhile still gives one well-formed tree. Knows no bytes. What it cannot
+bring back it refuses, naming path and type.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
-import pathlib
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -31,12 +32,7 @@ MAX_DEPTH = 128
 ATOMS: frozenset[type] = frozenset({type(None), bool, int, float, str, bytes})
 """Immutable plain types that MessagePack has natively."""
 
-PATHS: tuple[type[pathlib.PurePath], ...] = (
-    pathlib.PurePosixPath,
-    pathlib.PureWindowsPath,
-    pathlib.PosixPath,
-    pathlib.WindowsPath,
-)
+PATHS: tuple[type[PurePath], ...] = (PurePosixPath, PureWindowsPath, PosixPath, WindowsPath)
 """The plain path types, in the order of their marks on disk."""
 
 
@@ -66,6 +62,7 @@ class Refused(Exception):
 
 
 Lower: TypeAlias = Callable[[Any, Walk, int], Any]
+"""How the instances of one type are lowered: value, walk, depth -> plain."""
 
 
 def plain(value: object, *, where: str = "$") -> Any:
@@ -221,7 +218,9 @@ def _members(items: Iterable[Any], holder: object, walk: Walk, depth: int) -> se
 
 
 def lower_key(value: Any, walk: Walk, depth: int) -> Any:
-    """A dict key or set element: like `lower`, but records become tuples of (field, value), which can be hashed."""
+    """A dict key or set element: like `lower`, but records become tuples of (field, value), which can be
+    hashed.
+    """
     kind = type(value)
     if kind in ATOMS:
         return value
@@ -248,7 +247,8 @@ def lower_key(value: Any, walk: Walk, depth: int) -> Any:
     return stored
 
 
-# ---------------------------------------------------------------------------------------------- records and enums
+# ---------------------------------------------------------------------------------------------- records and
+# enums
 
 
 def _record(value: Any, walk: Walk, depth: int) -> dict[str, Any]:
@@ -372,7 +372,8 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-# ---------------------------------------------------------------------------------------------- which type goes where
+# ---------------------------------------------------------------------------------------------- which type
+# goes where
 
 _LOWER: dict[type, Lower] = {}
 

@@ -1,7 +1,7 @@
 """What a record type's fields are: dataclass, msgspec Struct, pydantic model.
 
-pydantic is optional: its models are known by their marks and never imported here. Knows names and values of fields;
-how a value is lowered, restored or described is told elsewhere.
+pydantic is optional: its models are known by their marks and never imported here. Knows names and values of
+fields; how a value is lowered, restored or described is told elsewhere.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 Items: TypeAlias = Iterable[tuple[str, Any]]
+"""Field names and values, in field order."""
 
 
 def is_model(kind: type) -> bool:
@@ -47,7 +48,8 @@ def _reader(kind: type) -> Callable[[Any], Items] | None:
         return _model_reader(kind)
     if dataclasses.is_dataclass(kind):
         names = tuple(field.name for field in dataclasses.fields(kind))
-        # A field that was deleted or never set has no value to keep; reading it back then says that it is missing.
+        # A field that was deleted or never set has no value to keep; reading it back then says that it is
+        # missing.
         return lambda value: [(name, getattr(value, name)) for name in names if hasattr(value, name)]
     return None
 

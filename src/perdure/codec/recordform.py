@@ -1,8 +1,9 @@
 """Forms of records: dataclass, msgspec Struct, NamedTuple, TypedDict.
 
-Instances are made past the class's own `__init__`: what was stored is what comes back. A dataclass's `__post_init__`
-runs (it may make attributes that are no fields) and its fields are then set once more. A field that stored data lacks
-takes its default; a stored field that the class lacks is a mismatch, for dropping it would lose data.
+Instances are made past the class's own `__init__`: what was stored is what comes back. A dataclass's
+`__post_init__` runs (it may make attributes that are no fields) and its fields are then set once more. A
+field that stored data lacks takes its default; a stored field that the class lacks is a mismatch, for
+dropping it would lose data.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Record(Form):
                 return dict(plain)
             except (ValueError, TypeError):
                 pass  # a tuple of something else
-        self.refuse(plain)
+        return self.refuse(plain)
 
     def _unknown(self, plain: dict[Any, Any]) -> None:
         names = [key for key in plain if key not in self._names]
@@ -203,9 +204,10 @@ class TypedDictForm(Record):
             for key, item in opened.items():
                 row = rows.pop(key, None) if type(key) is str else None
                 out[key] = fresh(item) if row is None else row[0](item)
-            for key, (_, default) in rows.items():
-                if default is None:
-                    raise Mismatch("a value", "no such key")
+            missing = [name for name, (_, default) in rows.items() if default is None]
+            if missing:
+                key = missing[0]
+                raise Mismatch("a value", "no such key")
         except Mismatch as mismatch:
             mismatch.trail.append(step_of(key))
             raise

@@ -1,7 +1,7 @@
 """A declared type, compiled once: for the state, goals, arguments and results of an agent.
 
-The front of the forms: it keeps compiled types, adds paths to what does not fit, and hands out JSON schemas. It never
-judges data that no type was declared for.
+The front of the forms: it keeps compiled types, adds paths to what does not fit, and hands out JSON schemas.
+It never judges data that no type was declared for.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class Shape(Generic[T]):
     def restore(self, plain: object, *, where: str = "$") -> T:
         """Plain data -> an instance of the type, sharing no container with the data.
 
-        Lowering the instance gives the same plain data again, plus defaults of missing fields. `where` is the path
-        that messages start with. Raises ShapeMismatch (M301) with `path`, `expected` and `found`.
+        Lowering the instance gives the same plain data again, plus defaults of missing fields. `where` is
+        the path that messages start with. Raises ShapeMismatch (M301) with `path`, `expected` and `found`.
         """
         return self._run(self._form, plain, where)
 
     def parse(self, data: object, *, where: str = "$") -> T:
         """JSON data as a model or an HTTP caller writes it -> an instance of the type.
 
-        Like `restore`, and text stands for dates, decimals, bytes (base64) and the like, lists for tuples and sets.
-        Limits that `Annotated` gives are enforced. Raises ShapeMismatch (M301).
+        Like `restore`, and text stands for dates, decimals, bytes (base64) and the like, lists for tuples
+        and sets. Limits that `Annotated` gives are enforced. Raises ShapeMismatch (M301).
         """
         if self._json is None:
             self._json = Compiler().form(self.type, _JSON)

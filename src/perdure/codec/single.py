@@ -1,16 +1,17 @@
 """The types of single values: which plain types each accepts, its JSON schema, and how JSON writes it.
 
-JSON has no datetime, Decimal, bytes or the like; the readers here take the usual text forms (ISO 8601, base64).
+JSON has no datetime, Decimal, bytes or the like; the readers here take the usual text forms (ISO 8601,
+base64).
 """
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
-import pathlib
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path, PurePath
 from typing import Any
 
 import msgspec
@@ -57,7 +58,7 @@ def _text(data: object) -> str:
     raise ValueError
 
 
-def _reader(kind: type[pathlib.PurePath]) -> Callable[[Any], Any]:
+def _reader(kind: type[PurePath]) -> Callable[[Any], Any]:
     return lambda data: kind(_text(data))
 
 
@@ -85,11 +86,11 @@ _SINGLE: dict[type, tuple[tuple[type, ...], Schema, Callable[[Any], Any] | None]
     dt.timedelta: ((dt.timedelta,), {**_TEXT, "format": "duration"}, _timedelta),
     Decimal: ((Decimal,), {**_TEXT, "format": "decimal"}, _decimal),
     uuid.UUID: ((uuid.UUID,), {**_TEXT, "format": "uuid"}, lambda data: uuid.UUID(_text(data))),
-    pathlib.PurePath: (PATHS, _TEXT, lambda data: pathlib.PurePath(_text(data))),
-    pathlib.Path: (
-        (type(pathlib.Path()),),
+    PurePath: (PATHS, _TEXT, lambda data: PurePath(_text(data))),
+    Path: (
+        (type(Path()),),
         _TEXT,
-        lambda data: pathlib.Path(_text(data)),
+        lambda data: Path(_text(data)),
     ),
-    **{kind: ((kind,), _TEXT, _reader(kind)) for kind in PATHS if not issubclass(kind, pathlib.Path)},
+    **{kind: ((kind,), _TEXT, _reader(kind)) for kind in PATHS if not issubclass(kind, Path)},
 }

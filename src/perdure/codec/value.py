@@ -1,20 +1,20 @@
 """Plain trees <-> value bytes: MessagePack, and one small extension for each kind that MessagePack lacks.
 
-A value has exactly one byte form, whatever type was declared for it, so that bytes can be compared and digested.
-docs/format.md has the table of extensions. Reading never imports or calls anything that the bytes name; bytes that are
-not a value raise Damaged, whoever wrote them.
+A value has exactly one byte form, whatever type was declared for it, so that bytes can be compared and
+digested. docs/format.md has the table of extensions. Reading never imports or calls anything that the bytes
+name; bytes that are not a value raise Damaged, whoever wrote them.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import pathlib
 import re
 import struct
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Final, NoReturn, TypeAlias
+from pathlib import Path, PurePath
+from typing import Any, NoReturn, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import MsgspecError
@@ -23,20 +23,25 @@ from msgspec.msgpack import Decoder, Encoder, Ext
 from perdure.codec.plain import PATHS, Walk, walked
 from perdure.errors import Damaged, TooLarge, ZoneMissing
 
-TUPLE: Final = 1
-SET: Final = 2
-FROZENSET: Final = 3
-PAIRS: Final = 4
-INTEGER: Final = 5
-TEXT: Final = 6
-DATETIME: Final = 7
-DATE: Final = 8
-TIME: Final = 9
-TIMEDELTA: Final = 10
-DECIMAL: Final = 11
-UUID: Final = 12
-PATH: Final = 13
-COMPLEX: Final = 14
+
+class Code:
+    """The MessagePack extension of each kind of value. A number is never given another meaning."""
+
+    TUPLE = 1
+    SET = 2
+    FROZENSET = 3
+    PAIRS = 4
+    INTEGER = 5
+    TEXT = 6
+    DATETIME = 7
+    DATE = 8
+    TIME = 9
+    TIMEDELTA = 10
+    DECIMAL = 11
+    UUID = 12
+    PATH = 13
+    COMPLEX = 14
+
 
 _MOMENT = struct.Struct(">HBBBBBIB")
 _CLOCK = struct.Struct(">BBBIB")
@@ -72,7 +77,9 @@ def encode(value: object, *, where: str = "$") -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Any:
-    """Value bytes -> plain data. Raises Damaged (S107), or ZoneMissing (M305) for a zone unknown to this machine."""
+    """Value bytes -> plain data. Raises Damaged (S107), or ZoneMissing (M305) for a zone unknown to this
+    machine.
+    """
     try:
         return _unpack(data)
     except _UNREADABLE as error:
@@ -96,14 +103,14 @@ def _wire_text(text: str) -> Any:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return Ext(TEXT, text.encode("utf-8", "surrogatepass"))
+        return Ext(Code.TEXT, text.encode("utf-8", "surrogatepass"))
     return text
 
 
 def _wire_int(number: int) -> Any:
     if _INT_MIN <= number <= _INT_MAX:
         return number
-    return Ext(INTEGER, number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
+    return Ext(Code.INTEGER, number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
 
 
 def _wire_dict(tree: dict[Any, Any]) -> Any:
@@ -111,7 +118,7 @@ def _wire_dict(tree: dict[Any, Any]) -> Any:
     if all(type(key) is str for key in keys):
         return {key: _wire(item) for key, item in tree.items()}
     flat = [_wire(part) for pair in tree.items() for part in pair]
-    return Ext(PAIRS, _pack(flat))
+    return Ext(Code.PAIRS, _pack(flat))
 
 
 def _wire_set(code: int) -> Callable[[Any], Ext]:
@@ -141,13 +148,13 @@ def _wire_datetime(moment: dt.datetime) -> Ext:
         moment.microsecond,
         moment.fold | kind << 1,
     )
-    return Ext(DATETIME, head + zone)
+    return Ext(Code.DATETIME, head + zone)
 
 
 def _wire_time(clock: dt.time) -> Ext:
     kind, zone = _zone_bytes(clock.tzinfo)
     head = _CLOCK.pack(clock.hour, clock.minute, clock.second, clock.microsecond, clock.fold | kind << 1)
-    return Ext(TIME, head + zone)
+    return Ext(Code.TIME, head + zone)
 
 
 def _zone_bytes(zone: dt.tzinfo | None) -> tuple[int, bytes]:
@@ -163,8 +170,8 @@ def _zone_bytes(zone: dt.tzinfo | None) -> tuple[int, bytes]:
     return _NAMED, offset + given[1].encode("utf-8", "surrogatepass")
 
 
-def _wire_path(path: pathlib.PurePath) -> Ext:
-    return Ext(PATH, bytes((PATHS.index(type(path)),)) + str(path).encode("utf-8", "surrogatepass"))
+def _wire_path(path: PurePath) -> Ext:
+    return Ext(Code.PATH, bytes((PATHS.index(type(path)),)) + str(path).encode("utf-8", "surrogatepass"))
 
 
 _WRITE: dict[type, Callable[[Any], Any]] = {
@@ -172,16 +179,16 @@ _WRITE: dict[type, Callable[[Any], Any]] = {
     int: _wire_int,
     list: lambda tree: [_wire(item) for item in tree],
     dict: _wire_dict,
-    tuple: lambda tree: Ext(TUPLE, _pack([_wire(item) for item in tree])),
-    set: _wire_set(SET),
-    frozenset: _wire_set(FROZENSET),
+    tuple: lambda tree: Ext(Code.TUPLE, _pack([_wire(item) for item in tree])),
+    set: _wire_set(Code.SET),
+    frozenset: _wire_set(Code.FROZENSET),
     dt.datetime: _wire_datetime,
-    dt.date: lambda day: Ext(DATE, _DAY.pack(day.year, day.month, day.day)),
+    dt.date: lambda day: Ext(Code.DATE, _DAY.pack(day.year, day.month, day.day)),
     dt.time: _wire_time,
-    dt.timedelta: lambda span: Ext(TIMEDELTA, _SPAN.pack(span.days, span.seconds, span.microseconds)),
-    Decimal: lambda number: Ext(DECIMAL, str(number).encode("ascii")),
-    uuid.UUID: lambda value: Ext(UUID, value.bytes),
-    complex: lambda number: Ext(COMPLEX, _COMPLEX.pack(number.real, number.imag)),
+    dt.timedelta: lambda span: Ext(Code.TIMEDELTA, _SPAN.pack(span.days, span.seconds, span.microseconds)),
+    Decimal: lambda number: Ext(Code.DECIMAL, str(number).encode("ascii")),
+    uuid.UUID: lambda value: Ext(Code.UUID, value.bytes),
+    complex: lambda number: Ext(Code.COMPLEX, _COMPLEX.pack(number.real, number.imag)),
     **dict.fromkeys(PATHS, _wire_path),
 }
 
@@ -268,29 +275,29 @@ def _read_decimal(data: bytes) -> Decimal:
     return number if str(number) == text else _malformed("a decimal is not in its own form")
 
 
-def _read_path(data: bytes) -> pathlib.PurePath:
+def _read_path(data: bytes) -> PurePath:
     kind = PATHS[data[0]] if data and data[0] < len(PATHS) else _malformed("a path has an unknown form")
     text = data[1:].decode("utf-8", "surrogatepass")
     # A path of the other system cannot touch files here, but its text is kept.
-    foreign = issubclass(kind, pathlib.Path) and not isinstance(pathlib.Path(), kind)
+    foreign = issubclass(kind, Path) and not isinstance(Path(), kind)
     return PATHS[data[0] - 2](text) if foreign else kind(text)
 
 
 _Read: TypeAlias = Callable[[bytes], Any]
 
 _READ: dict[int, _Read] = {
-    TUPLE: lambda data: tuple(_array(data)),
-    SET: _read_set,
-    FROZENSET: lambda data: frozenset(_read_set(data)),
-    PAIRS: _read_pairs,
-    INTEGER: _read_int,
-    TEXT: lambda data: data.decode("utf-8", "surrogatepass"),
-    DATETIME: _read_datetime,
-    DATE: lambda data: dt.date(*_DAY.unpack(data)),
-    TIME: _read_time,
-    TIMEDELTA: lambda data: dt.timedelta(*_SPAN.unpack(data)),
-    DECIMAL: _read_decimal,
-    UUID: lambda data: uuid.UUID(bytes=data),
-    PATH: _read_path,
-    COMPLEX: lambda data: complex(*_COMPLEX.unpack(data)),
+    Code.TUPLE: lambda data: tuple(_array(data)),
+    Code.SET: _read_set,
+    Code.FROZENSET: lambda data: frozenset(_read_set(data)),
+    Code.PAIRS: _read_pairs,
+    Code.INTEGER: _read_int,
+    Code.TEXT: lambda data: data.decode("utf-8", "surrogatepass"),
+    Code.DATETIME: _read_datetime,
+    Code.DATE: lambda data: dt.date(*_DAY.unpack(data)),
+    Code.TIME: _read_time,
+    Code.TIMEDELTA: lambda data: dt.timedelta(*_SPAN.unpack(data)),
+    Code.DECIMAL: _read_decimal,
+    Code.UUID: lambda data: uuid.UUID(bytes=data),
+    Code.PATH: _read_path,
+    Code.COMPLEX: lambda data: complex(*_COMPLEX.unpack(data)),
 }

@@ -126,15 +126,14 @@ class Exact(Form):
         self, name: str, takes: Iterable[type], schema: Schema, read: Callable[[Any], Any] | None = None
     ) -> None:
         self.name = name
-        self.takes = kinds = frozenset(takes)
-        self._kinds = kinds
+        self.takes = self.kinds = frozenset(takes)
         self._schema = schema
         self._read = read
         if read is not None:
             self.takes = None
 
     def restore(self, plain: Any) -> Any:
-        if type(plain) in self._kinds:
+        if type(plain) in self.kinds:
             return plain
         if self._read is None:
             self.refuse(plain)
@@ -145,6 +144,11 @@ class Exact(Form):
 
     def schema(self, book: Book) -> Schema:
         return dict(self._schema)
+
+
+def immutable(form: Form) -> frozenset[type]:
+    """The plain types that a form gives back as they are, so that a caller may skip it."""
+    return form.kinds if isinstance(form, Exact) else frozenset()
 
 
 class Built(Form):

@@ -10,20 +10,18 @@ bring back it refuses, naming path and type.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import enum
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from itertools import chain
 from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-import msgspec
-
-from perdure.codec.record import is_model, is_root_model, record_items
+from perdure.codec.record import Reader, is_root_model, record_items, record_reader
 from perdure.errors import NotStorable
 
 MAX_DEPTH = 128
@@ -134,11 +132,28 @@ def _enter(value: object, depth: int) -> None:
 
 
 def _dict(value: dict[Any, Any], walk: Walk, depth: int) -> dict[Any, Any]:
+    if depth >= MAX_DEPTH:
+        _enter(value, depth)
+    # The copy is both: what is walked, safe from other threads, and what comes out.
+    out = dict.copy(value)
+    key: Any = None
+    try:
+        for key, item in out.items():
+            if type(key) is not str:
+                break
+            kind = type(item)
+            if kind not in ATOMS:
+                out[key] = (_LOWER.get(kind) or _learn(kind))(item, walk, depth + 1)
+        else:
+            return out
+    except Refused as refused:
+        refused.through(step_of(key), value)
+        raise
     return _entries(dict.copy(value), value, walk, depth)
 
 
 def _entries(copy: dict[Any, Any], holder: object, walk: Walk, depth: int) -> dict[Any, Any]:
-    """The entries of a private copy: the dict itself may change under another thread."""
+    """The entries of a private copy that has keys other than text."""
     if depth >= MAX_DEPTH:
         _enter(holder, depth)
     out: dict[Any, Any] = {}
@@ -176,15 +191,50 @@ def _list(value: list[Any], walk: Walk, depth: int) -> list[Any]:
     if depth >= MAX_DEPTH:
         _enter(value, depth)
     out = list.copy(value)
-    place = 0
-    try:
-        for place, item in enumerate(out):
-            if type(item) not in ATOMS:
-                out[place] = lower(item, walk, depth + 1)
-    except Refused as refused:
-        refused.through(f"[{place}]", value)
-        raise
+    if len(out) < _CHUNK:
+        _items(out, 0, len(out), value, walk, depth)
+        return out
+    for start in range(0, len(out), _CHUNK):
+        flat = _flat(out[start : start + _CHUNK]) if depth < MAX_DEPTH - 1 else None
+        if flat is None:
+            _items(out, start, min(start + _CHUNK, len(out)), value, walk, depth)
+        else:
+            out[start : start + _CHUNK] = flat
     return out
+
+
+def _items(out: list[Any], start: int, end: int, holder: object, walk: Walk, depth: int) -> None:
+    """Lower a stretch of a list's copy in its place."""
+    place = start
+    try:
+        for place in range(start, end):
+            item = out[place]
+            kind = type(item)
+            if kind not in ATOMS:
+                out[place] = (_LOWER.get(kind) or _learn(kind))(item, walk, depth + 1)
+    except Refused as refused:
+        refused.through(f"[{place}]", holder)
+        raise
+
+
+_CHUNK = 32
+_TEXT_ONLY = frozenset({str})
+
+
+def _flat(items: list[Any]) -> list[Any] | None:
+    """A stretch of a long list that is all single values or all dicts of them, as a long conversation is.
+
+    The types are looked at in bulk, three times faster than one by one. None: it must be walked.
+    """
+    kinds = set(map(type, items))
+    if kinds <= ATOMS:
+        return items
+    if kinds != {dict}:
+        return None
+    copies = list(map(dict.copy, items))
+    if not set(map(type, chain.from_iterable(copies))) <= _TEXT_ONLY:
+        return None
+    return copies if set(map(type, chain.from_iterable(map(dict.values, copies)))) <= ATOMS else None
 
 
 def _tuple(value: tuple[Any, ...], walk: Walk, depth: int) -> tuple[Any, ...]:
@@ -251,18 +301,26 @@ def lower_key(value: Any, walk: Walk, depth: int) -> Any:
 # enums
 
 
-def _record(value: Any, walk: Walk, depth: int) -> dict[str, Any]:
-    if depth >= MAX_DEPTH:
-        _enter(value, depth)
-    out: dict[str, Any] = {}
-    name = ""
-    try:
-        for name, item in record_items(value) or ():
-            out[name] = item if type(item) in ATOMS else lower(item, walk, depth + 1)
-    except Refused as refused:
-        refused.through(step_of(name), value)
-        raise
-    return out
+def _record(read: Reader) -> Lower:
+    """How the records of one class are lowered."""
+
+    def fields(value: Any, walk: Walk, depth: int) -> dict[str, Any]:
+        if depth >= MAX_DEPTH:
+            _enter(value, depth)
+        out: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, item in read(value):
+                kind = type(item)
+                out[name] = (
+                    item if kind in ATOMS else (_LOWER.get(kind) or _learn(kind))(item, walk, depth + 1)
+                )
+        except Refused as refused:
+            refused.through(step_of(name), value)
+            raise
+        return out
+
+    return fields
 
 
 def _root_model(value: Any, walk: Walk, depth: int) -> Any:
@@ -431,19 +489,19 @@ def _learn(kind: type) -> Lower:
     return found
 
 
-def _find(kind: type) -> Lower:
+def _find(kind: Any) -> Lower:
     if issubclass(kind, type):
         return _refuse
     if issubclass(kind, enum.Enum):
         return _enum
     base = next((handler for base, handler in _BASES if issubclass(kind, base)), None)
-    record = dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or is_model(kind)
-    if record and (base is not None or issubclass(kind, BaseException)):
+    read = record_reader(kind)
+    if read is not None and (base is not None or issubclass(kind, BaseException)):
         # Its fields and its content as a builtin would both have to be kept; one place holds one value.
         return _refuse
     if is_root_model(kind):
         return _root_model
-    return _record if record else base or _refuse
+    return base or _refuse if read is None else _record(read)
 
 
 _LOWER.update(_EXACT)

@@ -16,6 +16,9 @@ import msgspec
 Items: TypeAlias = Iterable[tuple[str, Any]]
 """Field names and values, in field order."""
 
+Reader: TypeAlias = Callable[[Any], Items]
+"""Takes a record apart."""
+
 
 def is_model(kind: type) -> bool:
     """A pydantic (v2) model class."""
@@ -34,24 +37,33 @@ def is_root_model(kind: type) -> bool:
 def record_items(value: object) -> Items | None:
     """The fields of a record with their values, in field order; None when the value is no record."""
     kind: Any = type(value)
-    reader = _reader(kind)
+    reader = record_reader(kind)
     return None if reader is None else reader(value)
 
 
 @lru_cache(maxsize=4096)
-def _reader(kind: type) -> Callable[[Any], Items] | None:
+def record_reader(kind: type) -> Reader | None:
+    """How records of a class are taken apart; None when it is no record class."""
     if issubclass(kind, type):
         return None
     if issubclass(kind, msgspec.Struct):
         return _struct_reader(kind)
     if is_model(kind):
         return _model_reader(kind)
-    if dataclasses.is_dataclass(kind):
-        names = tuple(field.name for field in dataclasses.fields(kind))
-        # A field that was deleted or never set has no value to keep; reading it back then says that it is
-        # missing.
-        return lambda value: [(name, getattr(value, name)) for name in names if hasattr(value, name)]
-    return None
+    return _dataclass_reader(kind) if dataclasses.is_dataclass(kind) else None
+
+
+def _dataclass_reader(kind: type) -> Reader:
+    names = tuple(field.name for field in dataclasses.fields(kind))
+
+    def read(value: Any) -> Items:
+        try:
+            return [(name, getattr(value, name)) for name in names]
+        except AttributeError:
+            # A field that was never set has no value to keep; reading back tells that it is missing.
+            return [(name, getattr(value, name)) for name in names if hasattr(value, name)]
+
+    return read
 
 
 def struct_tag(kind: type[msgspec.Struct]) -> tuple[str, str | int] | None:
@@ -62,25 +74,30 @@ def struct_tag(kind: type[msgspec.Struct]) -> tuple[str, str | int] | None:
     return str(config.tag_field), config.tag
 
 
-def _struct_reader(kind: type[msgspec.Struct]) -> Callable[[Any], Items]:
+def _struct_reader(kind: type[msgspec.Struct]) -> Reader:
     names = kind.__struct_fields__
     tag = struct_tag(kind)
-    head = [] if tag is None else [tag]
+    unset = msgspec.UNSET
 
     def read(value: Any) -> Items:
-        items = [(name, getattr(value, name)) for name in names]
-        return [*head, *((name, item) for name, item in items if item is not msgspec.UNSET)]
+        items = [(name, item) for name in names if (item := getattr(value, name)) is not unset]
+        return items if tag is None else [tag, *items]
 
     return read
 
 
-def _model_reader(kind: Any) -> Callable[[Any], Items]:
+def _model_reader(kind: Any) -> Reader:
     names = tuple(kind.model_fields)
 
     def read(value: Any) -> Items:
-        # The instance's own dict, past serializers and excluded fields: what is kept is the value itself.
+        # The instance's own dict, past serializers and excluded fields: what is kept is the value itself. A
+        # field that was never set and is None is left out and so unset again: servers tell the two apart.
         have = value.__dict__
-        extra = getattr(value, "__pydantic_extra__", None) or {}
-        return [*((name, have[name]) for name in names if name in have), *extra.items()]
+        given = value.__pydantic_fields_set__
+        items = [
+            (name, have[name]) for name in names if name in have and (name in given or have[name] is not None)
+        ]
+        extra = value.__pydantic_extra__
+        return [*items, *extra.items()] if extra else items
 
     return read

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.codec.form import Book, Form, Mismatch, Mode, Row, Schema, found, fresh
+from perdure.codec.form import Book, Form, Mismatch, Mode, Row, Schema, found, fresh, immutable
 from perdure.codec.plain import plain as lowered
 from perdure.codec.plain import step_of
 from perdure.codec.record import struct_tag
@@ -37,7 +37,9 @@ class Record(Form):
         self.name = kind.__qualname__
         self.kind = kind
         self.fields = tuple(fields)
-        self._rows = tuple((field.name, field.form.restore, field.default) for field in self.fields)
+        self._rows = tuple(
+            (field.name, immutable(field.form), field.form.restore, field.default) for field in self.fields
+        )
         self._names = frozenset(field.name for field in self.fields)
         self._hashed = mode.hashed and not mode.lax
         self.takes = frozenset({tuple if self._hashed else dict})
@@ -60,9 +62,10 @@ class Record(Form):
         seen = 0
         name = ""
         try:
-            for name, restore, default in self._rows:
+            for name, kinds, restore, default in self._rows:
                 if name in plain:
-                    out[name] = restore(plain[name])
+                    item = plain[name]
+                    out[name] = item if type(item) in kinds else restore(item)
                     seen += 1
                 elif default is None:
                     raise Mismatch("a value", "no such field")
@@ -198,7 +201,7 @@ class TypedDictForm(Record):
     def values(self, plain: Any) -> dict[str, Any]:
         out: dict[Any, Any] = {}
         opened = self._opened(plain)
-        rows = {name: (restore, default) for name, restore, default in self._rows}
+        rows = {name: (restore, default) for name, _, restore, default in self._rows}
         key: Any = None
         try:
             for key, item in opened.items():

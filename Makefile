@@ -32,10 +32,9 @@ $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
 demo: $(VENV)/core.stamp
 	@$(BIN)/perdure demo
 
-# Crash tests kill processes and watch what is left: they run one at a time, when the machine is quiet.
+# Tests that kill processes stay together in one worker, so that they run one at a time.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -m 'not crash' -n $(WORKERS)
-	$(BIN)/python -m pytest -m crash || [ $$? -eq 5 ]
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check

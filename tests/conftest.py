@@ -1,8 +1,12 @@
 """What every test of this repository may rely on.
 
-`async def test_...` runs in an event loop of its own; under hypothesis each example gets a fresh one.
-This file knows pytest and asyncio; it knows nothing of perdure, so that a broken package cannot break
-collection.
+* `async def test_...` runs in an event loop of its own; under hypothesis each example gets a fresh one.
+* Tests marked `crash`, and those marked `postgres`, stay together in one worker of a parallel run.
+* Hypothesis tries the same examples in every run and never judges speed. PERDURE_EXPLORE=1 makes it try new
+  ones; a failure prints what reproduces it.
+
+This file knows pytest, hypothesis and asyncio; it knows nothing of perdure, so that a broken package cannot
+break collection.
 """
 
 from __future__ import annotations
@@ -10,10 +14,21 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "perdure",
+    deadline=None,
+    derandomize=os.environ.get("PERDURE_EXPLORE") != "1",
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("perdure")
 
 
 def _blocking(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -39,3 +54,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
             handle.inner_test = _blocking(handle.inner_test)
     elif inspect.iscoroutinefunction(test):
         pyfuncitem.obj = _blocking(test)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Keep together what must not run beside its like. A wrapper, so as to come before xdist reads the groups."""
+    for item in items:
+        for name in ("crash", "postgres"):
+            if item.get_closest_marker(name):
+                item.add_marker(pytest.mark.xdist_group(name))
+                break
+    return (yield)

@@ -1,0 +1,109 @@
+"""What the user declares: agents, tools, models, facts, injection, policies. `__all__` is written out.
+
+The surface that users see, and the seam (`Call`, the scopes, `Providers`, `Door`) that the runtime
+fills. Nothing here runs a step, opens a store or writes an event.
+"""
+
+from perdure.agent.agent import Agent, Authorize, Door, Migration
+from perdure.agent.declared import Declared
+from perdure.agent.handle import Run
+from perdure.agent.injection import Providers, override, use
+from perdure.agent.options import EFFECTS, STRICTNESS, Options, Premise, premise
+from perdure.agent.outcome import Cancelled, Failed, Finished, Held, Outcome, Retired, Status, Waiting
+from perdure.agent.policy import (
+    Approval,
+    ApprovalRequest,
+    Budget,
+    Durability,
+    Hybrid,
+    Price,
+    Principal,
+    Rate,
+    Retry,
+    Storage,
+    Usage,
+)
+from perdure.agent.schema import (
+    Reply,
+    ToolCall,
+    read_reply,
+    read_tool_calls,
+    read_usage,
+    tool_message,
+    tool_schemas,
+)
+from perdure.agent.scope import (
+    Call,
+    Scope,
+    call_scope,
+    current_call,
+    current_steps,
+    providers_scope,
+    publish,
+    publisher,
+    step_scope,
+)
+from perdure.agent.tool import Hook, Tool, fact, model, tool
+from perdure.agent.verdict import Done, NotDone, Unknown
+from perdure.state.events import Effect
+
+__all__ = [
+    "EFFECTS",
+    "STRICTNESS",
+    "Agent",
+    "Approval",
+    "ApprovalRequest",
+    "Authorize",
+    "Budget",
+    "Call",
+    "Cancelled",
+    "Declared",
+    "Done",
+    "Door",
+    "Durability",
+    "Effect",
+    "Failed",
+    "Finished",
+    "Held",
+    "Hook",
+    "Hybrid",
+    "Migration",
+    "NotDone",
+    "Options",
+    "Outcome",
+    "Premise",
+    "Price",
+    "Principal",
+    "Providers",
+    "Rate",
+    "Reply",
+    "Retired",
+    "Retry",
+    "Run",
+    "Scope",
+    "Status",
+    "Storage",
+    "Tool",
+    "ToolCall",
+    "Unknown",
+    "Usage",
+    "Waiting",
+    "call_scope",
+    "current_call",
+    "current_steps",
+    "fact",
+    "model",
+    "override",
+    "premise",
+    "providers_scope",
+    "publish",
+    "publisher",
+    "read_reply",
+    "read_tool_calls",
+    "read_usage",
+    "step_scope",
+    "tool",
+    "tool_message",
+    "tool_schemas",
+    "use",
+]

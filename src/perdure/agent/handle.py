@@ -1,0 +1,166 @@
+"""What a step is handed: `Run`, as its authors see it and a type checker checks it.
+
+Only the surface; the runtime implements it. Generic in state, goal and result, so that `Run[Desk]` in a
+step's signature types `run.state` and `run.finish`.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
+
+from perdure.agent.policy import Principal
+from perdure.agent.tool import Tool
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    S = TypeVar("S", default=Any)
+    G = TypeVar("G", default=Any)
+    R = TypeVar("R", default=Any)
+    T = TypeVar("T")
+else:  # type variables with defaults are in the standard library from Python 3.13 on
+    from typing import TypeVar
+
+    S, G, R, T = TypeVar("S"), TypeVar("G"), TypeVar("R"), TypeVar("T")
+
+P = ParamSpec("P")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+
+
+class Run(ABC, Generic[S, G, R]):
+    """The run, inside one execution of its step.
+
+    Of no use after the step has ended (CallOutsideStep, T212).
+    """
+
+    id: str
+    """The run's id."""
+
+    log: logging.LoggerAdapter[logging.Logger]
+    """A logger that names run and step, and is silent while recorded calls are served again."""
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, _: Any) -> type:
+            """`Run[Desk]` leaves out what has a default, which `Generic` of this Python cannot."""
+            return cls
+
+    # ------------------------------------------------------------------------------------------ what it knows
+
+    @property
+    @abstractmethod
+    def state(self) -> S:
+        """The live state. What has changed when the step returns is committed as a patch."""
+
+    @state.setter
+    @abstractmethod
+    def state(self, value: S) -> None: ...
+
+    @property
+    @abstractmethod
+    def goal(self) -> G:
+        """What the run was started for."""
+
+    @property
+    @abstractmethod
+    def principal(self) -> Principal | None:
+        """On whose behalf the run acts."""
+
+    # -------------------------------------------------------------------------------------------- how it ends
+
+    @overload
+    @abstractmethod
+    def finish(self: Run[S, G, None]) -> None: ...
+    @overload
+    @abstractmethod
+    def finish(self, result: R) -> None: ...
+    @abstractmethod
+    def finish(self, result: Any = None) -> None:
+        """End the run as succeeded, once the step has returned and all its calls have settled."""
+
+    @abstractmethod
+    def fail(self, error: BaseException | str) -> None:
+        """End the run as failed, once the step has returned."""
+
+    # -------------------------------------------------------------------------------------------------- calls
+
+    @overload
+    @abstractmethod
+    async def call(self, fn: Tool[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    @abstractmethod
+    async def call(self, fn: Tool[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @abstractmethod
+    async def call(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Make a declared call. A plain `def` tool runs in a thread."""
+
+    @overload
+    @abstractmethod
+    async def gather(self, a: Awaitable[A], /) -> tuple[A]: ...
+    @overload
+    @abstractmethod
+    async def gather(self, a: Awaitable[A], b: Awaitable[B], /) -> tuple[A, B]: ...
+    @overload
+    @abstractmethod
+    async def gather(self, a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> tuple[A, B, C]: ...
+    @overload
+    @abstractmethod
+    async def gather(
+        self, a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], /
+    ) -> tuple[A, B, C, D]: ...
+    @overload
+    @abstractmethod
+    async def gather(self, *awaitables: Awaitable[T]) -> tuple[T, ...]: ...
+    @abstractmethod
+    async def gather(self, *awaitables: Awaitable[Any]) -> Any:
+        """Await several at once, each on a branch of its own.
+
+        The first exception is raised when all have ended.
+        """
+
+    @overload
+    @abstractmethod
+    async def map(
+        self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *, limit: int = 10
+    ) -> list[R]: ...
+    @overload
+    @abstractmethod
+    async def map(self, fn: Callable[[T], R], items: Iterable[T], *, limit: int = 10) -> list[R]: ...
+    @abstractmethod
+    async def map(self, fn: Any, items: Iterable[Any], *, limit: int = 10) -> list[Any]:
+        """Call `fn` for each item, at most `limit` at once. Results in the items' order."""
+
+    @abstractmethod
+    async def tools(self, tool_calls: Sequence[Any]) -> list[dict[str, Any]]:
+        """Run a model's tool calls by name.
+
+        One message for each, errors included; siblings go on when one fails.
+        """
+
+    # ---------------------------------------------------------------------------------------- time and chance
+
+    @abstractmethod
+    async def sleep(self, duration: timedelta | float) -> None:
+        """Wait (seconds if a number).
+
+        The worker is free meanwhile; a restart does not begin the wait anew.
+        """
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """The moment, recorded: the same after a crash. Aware, UTC."""
+
+    @abstractmethod
+    def random(self) -> float:
+        """A float in [0, 1), recorded."""
+
+    @abstractmethod
+    def new_id(self) -> str:
+        """A new id, recorded. Not a secret."""

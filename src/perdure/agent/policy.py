@@ -1,0 +1,181 @@
+"""What an agent or a tool declares about money, patience and people: plain frozen records.
+
+They say what is allowed; whether a call keeps to it is decided elsewhere, from the run's record. A value that
+cannot work is refused here, when it is made. Knows nothing of tools, runs or time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+from perdure.errors import BadSetting
+
+Durability: TypeAlias = Literal["effects", "step", "strict"]
+"""What waits for the disk besides effects: nothing, the end of each step, or every event."""
+
+DURABILITIES: tuple[Durability, ...] = ("effects", "step", "strict")
+
+
+def is_a(value: object, kind: type | tuple[type, ...]) -> bool:
+    """`isinstance` for what a declared type promises already: not every caller runs a type checker."""
+    return isinstance(value, kind)
+
+
+def is_callable(value: object) -> bool:
+    """`callable`, likewise."""
+    return callable(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that a run may use; None means no limit of that kind.
+
+    `usd` in US dollars, `tokens` input and output together, `steps` and `calls` counted, `seconds` of
+    executing time (waits do not count). Raises BadSetting for a negative limit.
+    """
+
+    usd: float | None = None
+    tokens: int | None = None
+    steps: int | None = None
+    calls: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            limit = getattr(self, part.name)
+            if limit is not None and not limit >= 0:
+                raise BadSetting(
+                    f"Budget({part.name}={limit!r}): a limit is a number of at least 0, or None for none"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a model costs, in US dollars per million tokens."""
+
+    input: float
+    output: float
+
+    def __post_init__(self) -> None:
+        if not (self.input >= 0 and self.output >= 0):
+            raise BadSetting(f"{self!r}: prices are US dollars per million tokens, at least 0")
+
+    def cost(self, usage: Usage) -> float:
+        """US dollars for this usage."""
+        return (self.input * usage.input_tokens + self.output * usage.output_tokens) / 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one model call used, in tokens."""
+
+    input_tokens: int
+    output_tokens: int
+
+    def __post_init__(self) -> None:
+        if not (self.input_tokens >= 0 and self.output_tokens >= 0):
+            raise BadSetting(f"{self!r}: token counts are at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a definite failure is tried; between tries `backoff` seconds, doubled each time.
+
+    `attempts` counts the first one too. The wait never exceeds `backoff_max` seconds.
+    """
+
+    attempts: int = 3
+    backoff: float = 1.0
+    backoff_max: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or not (self.backoff >= 0 and self.backoff_max >= 0):
+            raise BadSetting(f"{self!r}: attempts is at least 1, waits are at least 0 seconds")
+
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait after attempt number `attempt` (from 1) has failed."""
+        return min(self.backoff * 2.0 ** min(attempt - 1, 1000), self.backoff_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most `n` calls in any span of `per`."""
+
+    n: int
+    per: timedelta
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.per <= timedelta(0):
+            raise BadSetting(f"{self!r}: at least 1 call in a span longer than 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who acts or decides: an identity and its roles."""
+
+    id: str
+    roles: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if is_a(self.roles, str):
+            raise BadSetting(f"Principal(roles={self.roles!r}): roles is a set of names, not one string")
+        object.__setattr__(self, "roles", frozenset(self.roles))
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """What a person is asked to permit: one call with exactly these arguments, until `expires` (UTC)."""
+
+    id: str
+    run_id: str
+    tool: str
+    args: dict[str, Any]
+    expires: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A call that needs a person's permission.
+
+    `when` takes the tool's arguments by name and says whether this call needs it (None: always). `expires` is
+    how long the request stays open (None: the agent's wait limit). `by` is the role that may decide, or a
+    function of the principal and the request. `notify` is an idempotent tool that tells people.
+    """
+
+    when: Callable[..., bool] | None = None
+    expires: timedelta | None = None
+    by: str | Callable[[Principal, ApprovalRequest], bool] | None = None
+    notify: Callable[[ApprovalRequest], Awaitable[object]] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if self.expires is not None and self.expires <= timedelta(0):
+            raise BadSetting(f"Approval(expires={self.expires!r}): the time to decide is longer than 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Hybrid:
+    """Snapshots between events: after `every` steps, or so that a resume reads within `resume_within`.
+
+    Exactly one of the two is given.
+    """
+
+    every: int | None = None
+    resume_within: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if (self.every is None) == (self.resume_within is None):
+            raise BadSetting("Hybrid takes exactly one of every=STEPS and resume_within=timedelta(...)")
+        if self.every is not None and self.every < 1:
+            raise BadSetting(f"Hybrid(every={self.every!r}): at least 1 step")
+        if self.resume_within is not None and self.resume_within <= timedelta(0):
+            raise BadSetting(f"Hybrid(resume_within={self.resume_within!r}): longer than 0")
+
+
+Storage: TypeAlias = Literal["log", "snapshot"] | Hybrid
+"""How a run is kept: events only, a snapshot each step, or between the two."""
+
+DEFAULT_STORAGE = Hybrid(every=20)
+"""What an agent uses unless it says otherwise."""

@@ -288,6 +288,25 @@ class TooLarge(StoreError):
     default_remedy = "keep the large thing elsewhere (a file, an object store) and record its address"
 
 
+class WorkerTaken(StoreError):
+    """A worker incarnation of this name is alive. An incarnation's name must be its own."""
+
+    code = "S122"
+    default_safe = "Nothing was changed; the living worker keeps its runs."
+    default_remedy = "let perdure choose the name, or stop the other worker"
+
+
+class ForeignLoop(StoreError):
+    """A store object was used from an event loop that is not its own.
+
+    A store object belongs to the loop in which it was opened. Open another one for another loop or process.
+    """
+
+    code = "S123"
+    default_safe = "Nothing was written."
+    default_remedy = "open a store in each event loop: open_store(url)"
+
+
 # ---------------------------------------------------------------------------------------------- resume (R)
 
 
@@ -528,6 +547,33 @@ class ProviderFailed(CallError):
     code = "T215"
     default_safe = "The tool was not called."
     default_remedy = "mend the provider, or replace it in tests: with override({provider: fake})"
+
+
+class StatementRefused(CallError):
+    """A transactional call's statement is not allowed in the store's transaction.
+
+    Refused are perdure's own tables, and statements that end or leave the transaction: COMMIT, ROLLBACK, SAVEPOINT,
+    PRAGMA, ATTACH. Also any use of `current_call().tx` after its call has ended.
+    """
+
+    code = "T216"
+    default_safe = "The statement did nothing."
+    default_remedy = "use tables of your own, whose names do not begin with perdure_, and leave the commit to perdure"
+
+
+class StatementFailed(CallError):
+    """A statement of a transactional call failed in the database: a constraint, a missing table, a syntax error."""
+
+    code = "T217"
+    default_safe = "The statement did nothing; if the error leaves the tool, the whole call is rolled back."
+
+
+class TransactionTooLong(CallError):
+    """A transactional call held the store's transaction beyond its limit and was rolled back."""
+
+    code = "T218"
+    default_safe = "Nothing of the call was kept."
+    default_remedy = "do slow work before the transaction; raise the tool's timeout only if all writers can wait so long"
 
 
 # ---------------------------------------------------------------------------------------------- schemas (M)

@@ -32,9 +32,9 @@ $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
 demo: $(VENV)/core.stamp
 	@$(BIN)/perdure demo
 
-# Tests that kill processes stay together in one worker, so that they run one at a time.
+# tests/conftest.py keeps those apart that must not run beside one another.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check

@@ -1,7 +1,8 @@
 """What every test of this repository may rely on.
 
 * `async def test_...` runs in an event loop of its own; under hypothesis each example gets a fresh one.
-* Tests marked `crash`, and those marked `postgres`, stay together in one worker of a parallel run.
+* In a parallel run the tests of tests/crash stay together in one worker, so that one process is killed at a
+  time, and so do those whose id says postgres, so that they share a server.
 * Hypothesis tries the same examples in every run and never judges speed. PERDURE_EXPLORE=1 makes it try new
   ones; a failure prints what reproduces it.
 
@@ -15,7 +16,7 @@ import asyncio
 import functools
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -56,12 +57,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
         pyfuncitem.obj = _blocking(test)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Keep together what must not run beside its like. A wrapper, so as to come before xdist reads the groups."""
-    for item in items:
-        for name in ("crash", "postgres"):
-            if item.get_closest_marker(name):
-                item.add_marker(pytest.mark.xdist_group(name))
-                break
-    return (yield)
+def _together(nodeid: str) -> str:
+    """The name of the group of tests that may not run beside one another; most tests are alone in theirs."""
+    if nodeid.startswith("tests/crash/"):
+        return "crash"
+    return "postgres" if "postgres" in nodeid else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out tests to workers by group."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = _together
+    return scheduler

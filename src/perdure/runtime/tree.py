@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 from perdure.codec import Rolling, Shape, digest, encode, plain
 from perdure.codec.record import record_items
 from perdure.errors import NotStorable
-from perdure.state.events import Delete, Key, Op, Ref, Set, Splice, StateList, Value
+from perdure.state.events import Delete, Key, OddKey, Op, Ref, Set, Splice, StateList, Value
 from perdure.state.patch import Change, Cut, Drop, Other, Place, Put, compare
 
 S = TypeVar("S")
@@ -201,4 +201,4 @@ class Scribe:
 
 
 def _key(key: str | int | Other) -> Key:
-    return encode(key.key) if isinstance(key, Other) else key
+    return OddKey(encode(key.key)) if isinstance(key, Other) else key

@@ -18,11 +18,17 @@ Effect: TypeAlias = Literal["read", "idempotent", "transactional", "irreversible
 Outcome: TypeAlias = Literal["done", "failed", "not_done"]
 """What a receipt says."""
 
-Key: TypeAlias = str | int | bytes
-"""One place in a state tree: a field or string key, a list index, or any other dict key as value bytes."""
+class OddKey(Struct, frozen=True, array_like=True, tag=2):
+    """A dict key that is no plain string, as value bytes."""
+
+    data: bytes
 
 
-class Ref(Struct, frozen=True, array_like=True):
+Key: TypeAlias = str | int | OddKey
+"""One place in a state tree: a field or string key, a list index, or any other dict key."""
+
+
+class Ref(Struct, frozen=True, array_like=True, tag=0):
     """Bytes `start : start + length` of the value that event `seq` recorded."""
 
     seq: int
@@ -60,7 +66,7 @@ Op: TypeAlias = Set | Delete | Splice
 """One change of a patch."""
 
 
-class StateList(Struct, frozen=True, array_like=True):
+class StateList(Struct, frozen=True, array_like=True, tag=1):
     """An argument that is a list of the state: its first `count` committed items, then `extra`."""
 
     path: tuple[Key, ...]
@@ -68,8 +74,14 @@ class StateList(Struct, frozen=True, array_like=True):
     extra: tuple[Value, ...] = ()
 
 
-Argument: TypeAlias = bytes | Ref | StateList
-"""A recorded argument: value bytes, or a reference."""
+class Omitted(Struct, frozen=True, array_like=True, tag=3):
+    """An argument of a read that was digested and not kept; `size` is the length of its value bytes."""
+
+    size: int
+
+
+Argument: TypeAlias = bytes | Ref | StateList | Omitted
+"""A recorded argument: value bytes, a reference, or only its size (the call's digest covers it)."""
 
 
 class Body(Struct, frozen=True, array_like=True):
@@ -134,10 +146,11 @@ class CallSettled(Body, frozen=True, array_like=True, tag="call.settled"):
 
 
 class CallUnknown(Body, frozen=True, array_like=True, tag="call.unknown"):
-    """A call was made and its reply never came."""
+    """A call was made and its reply never came. From `over_at` on, nobody on our side could still be making it."""
 
     path: str
     cause: Literal["crash", "timeout", "cancelled", "connection", "error"]
+    over_at: int
     detail: str = ""
 
 

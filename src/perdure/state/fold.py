@@ -126,7 +126,7 @@ def _open_call(record: RunRecord, event: e.Event, path: str) -> CallRecord:
 
 
 def _unknown(record: RunRecord, event: e.Event, body: e.CallUnknown, read: Read) -> RunRecord:
-    call = replace(_open_call(record, event, body.path), standing="unknown", cause=body.cause)
+    call = replace(_open_call(record, event, body.path), standing="unknown", cause=body.cause, over_at=body.over_at)
     return replace(record, calls={**record.calls, body.path: call})
 
 

@@ -16,7 +16,7 @@ from operator import is_
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from perdure.errors import Damaged
-from perdure.state.events import Delete, Key, Op, Ref, Set, Splice, Value
+from perdure.state.events import Delete, Key, OddKey, Op, Ref, Set, Splice, Value
 
 Read: TypeAlias = Callable[[bytes], Any]
 
@@ -380,8 +380,8 @@ class _Application:
     def key(self, node: Any, path: tuple[Key, ...], depth: int) -> Any:
         key: Any = path[depth]
         if type(node) is dict:
-            if type(key) is bytes:
-                key = self.read(key)
+            if type(key) is OddKey:
+                key = self.read(key.data)
                 try:
                     hash(key)
                 except TypeError:

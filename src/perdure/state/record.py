@@ -40,6 +40,7 @@ class CallRecord(Struct, frozen=True, array_like=True):
     intended_at: int = 0
     intended_epoch: int = 0
     cause: str = ""
+    over_at: int = 0  # when the attempt that is unknown was surely over on our side
 
     @property
     def settled(self) -> bool:

@@ -1,0 +1,333 @@
+"""One process's place where agents run: the store, the leases, the injected things, and the doors to its runs.
+
+`Runtime` is what a server holds for its lifetime; `Agent.run` opens one for a single run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, TypeVar
+
+from perdure import codec
+from perdure.agent import agent as declaration
+from perdure.agent import (
+    Agent,
+    Budget,
+    Cancelled,
+    Failed,
+    Finished,
+    Held,
+    Outcome,
+    Principal,
+    Providers,
+    Retired,
+    Waiting,
+)
+from perdure.clock import SECOND, SYSTEM, Clock
+from perdure.errors import BadArguments, BadRunId, NotServed, NothingToResolve, OtherGoal, RunEnded
+from perdure.journal import Past, load, outline
+from perdure.recovery.verdicts import may_restart
+from perdure.runtime.boundary import reached
+from perdure.runtime.drive import Host
+from perdure.runtime.leases import LEASE_SECONDS, Leases
+from perdure.runtime.limits import Limits
+from perdure.runtime.manifest import manifest_of
+from perdure.runtime.runner import drive
+from perdure.state import events as e
+from perdure.state.record import RunRecord
+from perdure.store import open_store
+from perdure.store.protocol import GENESIS, NEVER, Claim, Message, NewRun, RunRow, Store, Stored
+from perdure.worker import Worker
+
+log = logging.getLogger("perdure.host")
+
+G = TypeVar("G")
+R = TypeVar("R")
+
+PATIENCE = timedelta(seconds=60)
+"""`run` stays for timers that end within this time; for longer ones it returns `Waiting`."""
+
+THREADS = 32
+"""Plain `def` tools that may run at once in one process."""
+
+FOLLOW_SECONDS = 1.0
+"""How often a follower looks whether a silent driver's lease has become free."""
+
+
+class Runtime:
+    """A store and the agents served here. Use it as an async context manager."""
+
+    def __init__(
+        self,
+        store: str | Store | None = None,
+        agents: Sequence[Agent[Any, Any, Any]] = (),
+        *,
+        workers: int = 0,
+        clock: Clock = SYSTEM,
+        lease_seconds: float = LEASE_SECONDS,
+        check: bool = False,
+    ) -> None:
+        self._owns_store = store is None or isinstance(store, str)
+        self.store: Store = open_store(store, clock=clock) if store is None or isinstance(store, str) else store
+        self.agents = {agent.name: agent for agent in agents}
+        self.clock = clock
+        self.check = check
+        worker = f"w-{clock.new_id()}"
+        self.host = Host(
+            store=self.store,
+            clock=clock,
+            leases=Leases(self.store, worker, clock, lease_seconds),
+            limits=Limits(clock),
+            providers=Providers(),
+            threads=ThreadPoolExecutor(THREADS, thread_name_prefix="perdure-tool"),
+            worker=worker,
+        )
+        self._worker = Worker(self.host, list(agents), concurrency=workers, check=check) if workers else None
+        self._working: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Runtime:
+        await self.store.open()
+        await self.store.enlist(self.host.worker)
+        await self.host.providers.__aenter__()
+        if self._worker is not None:
+            self._working = asyncio.create_task(self._worker.run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._worker is not None and self._working is not None:
+            self._worker.stop()
+            await asyncio.wait([self._working])
+        await self.host.leases.close()
+        await self.host.providers.__aexit__(kind, error, trace)
+        self.host.threads.shutdown(wait=False, cancel_futures=True)
+        if self._owns_store:
+            await self.store.close()
+
+    # -- start and run
+
+    async def start(
+        self, agent: Agent[Any, G, R], run_id: str, goal: G, *, principal: Principal | None = None
+    ) -> RunRow:
+        """Make a run durable and return; a worker carries it on. The same id and goal again changes nothing.
+
+        Raises OtherGoal if the id is taken by another goal or agent, BadRunId, NotStorable.
+        """
+        _check_id(run_id)
+        goal_bytes = codec.encode(agent.goal_shape.restore(codec.plain(goal), where="$.goal"), where="$.goal")
+        state = codec.encode(agent.first_state(goal), where="$.state")
+        who = None if principal is None else codec.encode({"id": principal.id, "roles": sorted(principal.roles)})
+        manifest = codec.encode(manifest_of(agent))
+        body = e.RunStarted(
+            agent.name, agent.version, agent.state_version, goal_bytes, state, manifest, principal=who
+        )
+        stored, blobs = _first_event(body, self.clock.now())
+        reached("run.create")
+        row, made = await self.store.create(
+            NewRun(run_id, agent.name, agent.version, "ready", (stored,), blobs=blobs)
+        )
+        reached("run.created")
+        if not made:
+            await self._same(row, agent, goal_bytes)
+        return row
+
+    async def _same(self, row: RunRow, agent: Agent[Any, Any, Any], goal: bytes) -> None:
+        if row.agent != agent.name:
+            raise OtherGoal(f"run {row.run_id} belongs to agent {row.agent}, not to {agent.name}", run_id=row.run_id)
+        past = await load(self.store, row.run_id)
+        if past.record.goal != goal:
+            raise OtherGoal(
+                f"run {row.run_id} was started for {codec.decode(past.record.goal)!r:.120},"
+                f" not for {codec.decode(goal)!r:.120}",
+                run_id=row.run_id,
+            )
+
+    async def run(
+        self,
+        agent: Agent[Any, G, R],
+        run_id: str,
+        goal: G,
+        *,
+        principal: Principal | None = None,
+        check: bool | None = None,
+        patience: timedelta = PATIENCE,
+    ) -> Outcome[R]:
+        """Start or carry on a run until it ends, needs a person, or waits for longer than `patience`."""
+        await self.start(agent, run_id, goal, principal=principal)
+        return await self._carry(agent, run_id, self.check if check is None else check, patience)
+
+    async def resume(self, run_id: str, *, check: bool | None = None, patience: timedelta = PATIENCE) -> Outcome[Any]:
+        """Carry on a run that exists. Raises NoSuchRun, NotServed."""
+        row = await self.store.row(run_id)
+        agent = self.agents.get(row.agent)
+        if agent is None:
+            raise NotServed(f"run {run_id} needs agent {row.agent}, which is not served here", run_id=run_id)
+        return await self._carry(agent, run_id, self.check if check is None else check, patience)
+
+    async def _carry(self, agent: Agent[Any, Any, R], run_id: str, check: bool, patience: timedelta) -> Outcome[R]:
+        """Drive the run whenever it can be claimed; follow it while another process does."""
+        seen, until = 0, self.clock.monotonic() + patience.total_seconds()
+        while True:
+            since = self.clock.monotonic()
+            claimed = await self.store.claim(Claim(self.host.worker, self.host.leases.seconds, run_id=run_id))
+            for one in claimed:
+                await drive(self.host, agent, one, since, check=check)
+            row = await self.store.row(run_id)
+            if row.terminal or (row.status == "held" and not row.pending and row.worker is None):
+                return await self._outcome(agent, run_id)
+            pause = FOLLOW_SECONDS
+            if row.worker is None and row.status == "waiting":
+                pause = (row.due_at - self.store.now()) / SECOND
+                if self.clock.monotonic() + pause > until:
+                    return await self._outcome(agent, run_id)
+            if not claimed:
+                seen = await self.store.changed(seen, min(max(pause, 0.0), FOLLOW_SECONDS))
+
+    async def outcome(self, run_id: str) -> Outcome[Any]:
+        """What has become of a run, without driving it. Raises NoSuchRun."""
+        row = await self.store.row(run_id)
+        return await self._outcome(self.agents.get(row.agent), run_id)
+
+    async def _outcome(self, agent: Agent[Any, Any, R] | None, run_id: str) -> Outcome[R]:
+        past = await load(self.store, run_id)
+        return outcome_of(agent, past)
+
+    # -- messages
+
+    async def cancel(self, run_id: str, *, by: str, note: str = "") -> None:
+        """Ask a run to end: no new intent from now on. Raises RunEnded, NoSuchRun."""
+        await self._send(run_id, "cancel", {"by": by, "note": note})
+
+    async def resolve(
+        self,
+        run_id: str,
+        path: str,
+        *,
+        by: str,
+        done: object = ...,
+        not_done: bool = False,
+        failed: str | None = None,
+        note: str = "",
+    ) -> None:
+        """Say what became of an unknown call: `done=RESULT`, `not_done=True` or `failed=MESSAGE`.
+
+        Raises NothingToResolve if the call is not open, BadArguments unless exactly one verdict is given.
+        """
+        given = [done is not ..., not_done, failed is not None]
+        if sum(given) != 1:
+            raise BadArguments("give exactly one of done=, not_done=True, failed=")
+        call = (await load(self.store, run_id)).record.calls.get(path)
+        if call is None or call.standing not in ("open", "unknown"):
+            raise NothingToResolve(f"run {run_id} has no call {path} whose outcome is open", run_id=run_id, path=path)
+        verdict, value = "not_done", b""
+        if failed is not None:
+            verdict, value = "failed", codec.encode(codec.encode_error(RuntimeError(failed)))
+        elif done is not ...:
+            verdict, value = "done", self._result(run_id, call.name, done)
+        data = {"by": by, "note": note, "path": path, "verdict": verdict, "value": value}
+        await self._send(run_id, "resolve", data)
+
+    def _result(self, run_id: str, name: str, done: object) -> bytes:
+        """A person's result must fit the tool's declared type where the agent is known here."""
+        for agent in self.agents.values():
+            tool = agent.tool_named(name)
+            if tool is not None:
+                tool.result_shape.restore(codec.plain(done), where="$.result")
+        return codec.encode(done, where="$.result")
+
+    async def release(self, run_id: str, *, by: str, note: str = "") -> None:
+        """Let a held run go on as it is. Raises NothingToResolve if it is not held."""
+        await self._held(run_id)
+        await self._send(run_id, "release", {"by": by, "note": note})
+
+    async def retry(self, run_id: str, *, by: str, restart: bool = False, note: str = "") -> None:
+        """Execute a held run's open step again; with `restart`, without its records (only if nothing in it acts)."""
+        past = await self._held(run_id)
+        if restart and not may_restart(past.record):
+            raise NothingToResolve(
+                f"step {past.record.step + 1} of run {run_id} cannot begin anew: something that acts was recorded in it",
+                remedy=f"perdure retry {run_id} without --restart, or perdure cancel {run_id}",
+                run_id=run_id,
+            )
+        await self._send(run_id, "retry", {"by": by, "note": note, "restart": restart})
+
+    async def _held(self, run_id: str) -> Past:
+        past = await load(self.store, run_id)
+        if past.row.terminal:
+            raise RunEnded(f"run {run_id} has ended as {past.row.status}", run_id=run_id)
+        if past.record.held is None:
+            raise NothingToResolve(f"run {run_id} is not held", run_id=run_id)
+        return past
+
+    async def _send(self, run_id: str, kind: str, data: dict[str, Any]) -> None:
+        await self.store.deliver(Message(run_id, self.clock.new_id(), kind, codec.encode(data)))
+
+
+def _first_event(body: e.RunStarted, at: int) -> tuple[Stored, tuple[Any, ...]]:
+    slim, blobs = outline(body)
+    data = codec.pack(e.Event(1, at, 0, slim))
+    return Stored(1, data, codec.chain(GENESIS, data)), tuple(blobs)
+
+
+def _check_id(run_id: str) -> None:
+    fine = 0 < len(run_id) <= 200 and run_id.isprintable() and not any(c.isspace() or c == "@" for c in run_id)
+    if not fine:
+        raise BadRunId(f"{run_id!r:.80} cannot be a run id")
+
+
+def outcome_of(agent: Agent[Any, Any, R] | None, past: Past) -> Outcome[R]:
+    """What a run has come to, as its caller sees it."""
+    record, row = past.record, past.row
+    run_id = row.run_id
+    if record.ended == "succeeded":
+        value = codec.decode(record.value)
+        result = value if agent is None else agent.result_shape.restore(value, where="$.result")
+        return Finished(result, run_id=run_id)
+    if record.ended is not None:
+        told: dict[str, Any] = codec.decode(record.value)
+        if record.ended == "failed":
+            return Failed(str(told["message"]), str(told["type"]), run_id=run_id)
+        kind = Cancelled if record.ended == "cancelled" else Retired
+        return kind(str(told["by"]), str(told.get("note", "")), run_id=run_id)
+    if record.held is not None:
+        return Held(record.held.reason, record.held.remedies, record.held.detail, run_id=run_id)
+    until = None if row.due_at >= NEVER else datetime.fromtimestamp(row.due_at / SECOND, UTC)
+    return Waiting(tuple(_reasons(record)), (), until, run_id=run_id)
+
+
+def _reasons(record: RunRecord) -> list[str]:
+    return [f"{wait.name} at {wait.path}" for wait in record.waits.values() if not wait.closed]
+
+
+def check_by_default() -> bool:
+    """Steps are checked under pytest, where a failure costs least."""
+    return "PYTEST_CURRENT_TEST" in os.environ
+
+
+class _Door:
+    """How `Agent.run` reaches a Runtime without importing one."""
+
+    async def run(
+        self,
+        agent: Agent[Any, Any, R],
+        run_id: str,
+        goal: Any,
+        *,
+        principal: Principal | None,
+        store: str | Store | None,
+        check: bool | None,
+        budget: Budget | None,
+    ) -> Outcome[R]:
+        """Open a Runtime for one run."""
+        async with Runtime(store, [agent], check=check_by_default() if check is None else check) as runtime:
+            return await runtime.run(agent, run_id, goal, principal=principal)
+
+
+declaration.door = _Door()

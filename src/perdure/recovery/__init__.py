@@ -1,0 +1,1 @@
+"""A run found half-done: pure decisions. This room decides and never acts."""

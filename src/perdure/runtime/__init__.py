@@ -1,0 +1,1 @@
+"""While an agent is live: claim, resume, step, call, suspend."""

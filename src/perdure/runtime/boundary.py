@@ -1,0 +1,56 @@
+"""Named boundaries: the places where a crash is worth aiming at, one or more for each row of the boundary table.
+
+In production `reached` does nothing but one comparison. `perdure.testing` sets a hook that kills the process there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+BOUNDARIES: dict[str, str] = {
+    "run.create": "the run is about to be made durable",
+    "run.created": "the run is durable, its caller does not know yet",
+    "run.claimed": "the lease is taken, nothing was loaded",
+    "run.loaded": "the run is loaded and folded, nothing was written",
+    "run.resumed": "run.resumed is queued",
+    "inbox.apply": "a message is about to become events",
+    "intent.write": "the guard has passed, the intent is not durable",
+    "intent.durable": "the intent is durable, nothing was sent",
+    "call.act": "the body is about to run",
+    "call.acted": "the body has returned, the receipt is not queued",
+    "receipt.queued": "the receipt is queued, it is not durable",
+    "receipt.served": "the step is about to get the result",
+    "call.unknown": "the outcome is unknown, this is queued",
+    "reconcile.ask": "the hook is about to be asked",
+    "reconcile.answered": "the hook has answered, the verdict is not queued",
+    "reconcile.queued": "the verdict is queued",
+    "transact.enter": "a transactional call is about to enter the store's transaction",
+    "transact.inside": "a transactional body has run inside the open transaction",
+    "transact.committed": "the transaction is durable",
+    "wait.opened": "a wait is queued",
+    "wait.closed": "the end of a wait is queued",
+    "step.commit": "the step function has returned, its patch is not queued",
+    "step.queued": "the patch is queued",
+    "step.committed": "the step is committed and folded",
+    "snapshot.queued": "a snapshot may have been queued",
+    "run.suspend": "the step has unwound, the suspension is not durable",
+    "run.suspended": "the suspension is durable and the lease given back",
+    "run.hold": "a hold is about to be made durable",
+    "run.finish": "the end is about to be made durable",
+    "run.finished": "the end is durable, its caller does not know yet",
+}
+"""Every boundary and what holds there."""
+
+_hook: Callable[[str], None] | None = None
+
+
+def reached(name: str) -> None:
+    """Tell the hook, if there is one, that the engine is at this boundary."""
+    if _hook is not None:
+        _hook(name)
+
+
+def set_hook(hook: Callable[[str], None] | None) -> None:
+    """Call `hook` with each boundary's name from now on; None ends it. For tests."""
+    global _hook
+    _hook = hook

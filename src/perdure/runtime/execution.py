@@ -1,0 +1,130 @@
+"""One execution of a step function: its branches, what blocks it, and how it unwinds.
+
+A step is executed once live, again after each suspension or crash (its recorded calls served), and once more when it
+is checked. No branch cancels another: the step unwinds when every branch is finished or blocked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from perdure.errors import ForeignTask, Signal, Suspend
+from perdure.runtime.drive import Drive
+from perdure.runtime.replay import Replay
+from perdure.runtime.tree import LiveState
+from perdure.state import events as e
+from perdure.state.fold import recorded_values
+from perdure.state.record import RunRecord
+
+
+class Interrupted(Suspend):
+    """A call that acts was cancelled inside the step; once its outcome is known, the step is executed again."""
+
+
+@dataclass
+class Branch:
+    """A place in the step from which calls are made: the step itself, or one branch of a gather."""
+
+    prefix: str
+    task: asyncio.Task[Any] | None
+    index: int = 0
+    unwinding: Signal | None = None
+
+    def next_path(self) -> str:
+        """The path of the next call made here."""
+        path = f"{self.prefix}{self.index}"
+        self.index += 1
+        return path
+
+    def enter(self) -> None:
+        """Before anything: is this task ours, and is the branch still going?"""
+        if self.unwinding is not None:
+            raise self.unwinding
+        if asyncio.current_task() is not self.task:
+            raise ForeignTask("a call was made from a task that the run did not create")
+
+    def unwind(self, why: str) -> NoReturn:
+        """This branch can go no further now."""
+        self.unwinding = Suspend(why)
+        raise self.unwinding
+
+
+branch_scope: ContextVar[Branch | None] = ContextVar("perdure_branch", default=None)
+
+
+@dataclass
+class Ending:
+    """What run.finish or run.fail asked for; takes effect when the function has returned."""
+
+    status: str
+    value: bytes
+
+
+@dataclass
+class Execution:
+    """The state of one execution. `mismatch` is the event that the code no longer agrees with."""
+
+    drive: Drive
+    live: LiveState[Any]
+    checking: bool = False
+    ending: Ending | None = None
+    holds: list[e.RunHeld] = field(default_factory=list)
+    wake_at: list[int] = field(default_factory=list)
+    mismatch: int | None = None
+    mismatch_detail: str = ""
+    over: bool = False
+
+    def __post_init__(self) -> None:
+        self.replay = Replay(self.record)
+        restart = f"r{self.record.restart}" if self.record.restart else ""
+        self.prefix = f"{self.record.step + 1}{restart}:"
+
+    @property
+    def record(self) -> RunRecord:
+        """The run as folded so far."""
+        return self.drive.record
+
+    @property
+    def values(self) -> Mapping[int, bytes]:
+        """What the open step has recorded, by event."""
+        return recorded_values(self.record)
+
+    def diverge(self, branch: Branch, seq: int, detail: str) -> NoReturn:
+        """The code asks for something else than event `seq` recorded (0: than anything recorded)."""
+        if self.mismatch is None:
+            self.mismatch, self.mismatch_detail = seq, detail
+        branch.unwind("the step does not match its record")
+
+    def hold(self, branch: Branch, held: e.RunHeld) -> NoReturn:
+        """Only a person can let this branch go on."""
+        self.holds.append(held)
+        branch.unwind(held.reason)
+
+    async def turn(self, branch: Branch, path: str) -> None:
+        """Wait until the recorded outcome at `path` is next."""
+        if not await self.replay.turn(path):
+            self._stalled(branch)
+
+    async def go_live(self, branch: Branch, path: str, what: str) -> None:
+        """Wait until everything recorded has been served; a checked execution has nothing live to do."""
+        if not await self.replay.live():
+            self._stalled(branch)
+        if self.checking:
+            self.diverge(branch, 0, f"at {path} it asked for {what}, which the first execution did not")
+
+    def _stalled(self, branch: Branch) -> NoReturn:
+        seq = self.replay.mismatch or 0
+        self.diverge(branch, seq, f"event {seq} recorded a call that the step no longer makes")
+
+
+def here(execution: Execution) -> Branch:
+    """The branch that is running now, checked."""
+    branch = branch_scope.get()
+    if branch is None:
+        raise ForeignTask("a call was made from a task that the run did not create")
+    branch.enter()
+    return branch

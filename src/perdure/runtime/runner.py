@@ -1,0 +1,373 @@
+"""The one loop: load, resume, step, commit, suspend. It owns the lease of one run and every branching on what happened.
+
+One path serves a first start, a wake-up, a crash and a deploy (DESIGN: resume). Whatever ends a drive ends in one
+durable commit that says why, and gives the lease back (law 20).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from typing import Any
+
+from perdure import codec
+from perdure.agent import Agent, Hybrid, Principal
+from perdure.errors import (
+    Damaged,
+    LeaseLost,
+    NotStorable,
+    PerdureError,
+    Signal,
+    StaleEpoch,
+)
+from perdure.journal import Journal, SnapshotPolicy, restore
+from perdure.recovery.verdicts import DropTail, after_mismatch
+from perdure.runtime import reconcile
+from perdure.runtime.boundary import reached
+from perdure.runtime.drive import Drive, Host
+from perdure.runtime.execution import Execution, Interrupted
+from perdure.runtime.plain_loop import plain_loop
+from perdure.runtime.step import SwallowedSignal, execute
+from perdure.runtime.tree import LiveState
+from perdure.state import events as e
+from perdure.state.record import RunRecord
+from perdure.store.protocol import NEVER, Batch, Claimed, RowChange
+
+log = logging.getLogger("perdure.run")
+
+POISON_CLAIMS = 5
+"""A run that was claimed so often without progress, and never given back, is held."""
+
+YIELD_SECONDS = 0.005
+"""A run whose calls never suspend lets the event loop breathe this often."""
+
+
+async def drive(host: Host, agent: Agent[Any, Any, Any], claimed: Claimed, since: float, *, check: bool) -> None:
+    """Carry on one claimed run until it waits, is held or has ended. `since`: monotonic, from before the claim.
+
+    Raises StoreError if the store fails; returns quietly if the lease is lost, since the new owner goes on.
+    """
+    run_id = claimed.row.run_id
+    task = asyncio.current_task()
+    assert task is not None
+    lost: list[bool] = []
+
+    def lose() -> None:
+        lost.append(True)
+        task.cancel()
+
+    host.leases.hold(run_id, since, lose)
+    runner = Runner(host, agent, claimed, check=check)
+    try:
+        await runner.run()
+    except asyncio.CancelledError:
+        if not lost:
+            await runner.leave()
+            raise
+        task.uncancel()
+        log.warning("run %s: the lease is lost; the new owner carries it on", run_id)
+    except (LeaseLost, StaleEpoch) as error:
+        log.warning("run %s: %s", run_id, error)
+    finally:
+        host.leases.drop(run_id)
+        runner.abandon()
+
+
+class Runner:
+    """Drives one claimed run."""
+
+    def __init__(self, host: Host, agent: Agent[Any, Any, Any], claimed: Claimed, *, check: bool) -> None:
+        self.host = host
+        self.agent = agent
+        self.claimed = claimed
+        self.check = check
+        self.ride: Drive | None = None
+        self._breath = host.clock.monotonic()
+        self._failures = 0
+        self.over = False
+
+    async def run(self) -> None:
+        """Load, resume, and execute steps until the run cannot go on now."""
+        reached("run.claimed")
+        ride = self.ride = await self._load()
+        reached("run.loaded")
+        await self._resume(ride)
+        step = self.agent.step_fn or plain_loop(self.agent)
+        while not self.over:
+            await self._settle(ride)
+            if not self.over:
+                await self._step(ride, step)
+
+    async def leave(self) -> None:
+        """This process stops: keep what is recorded and give the lease back."""
+        if self.ride is not None and self.ride.journal.failure is None:
+            await asyncio.shield(self.ride.journal.close(RowChange(due_at=0)))
+        else:
+            await asyncio.shield(self.host.store.release(self.claimed.row.run_id, self.claimed.row.epoch))
+
+    def abandon(self) -> None:
+        """Send nothing more."""
+        if self.ride is not None:
+            self.ride.journal.abandon()
+
+    # -- resume
+
+    async def _load(self) -> Drive:
+        loaded = await self.host.store.load(self.claimed.row.run_id)
+        try:
+            past = await restore(self.host.store, loaded)
+        except Damaged as damage:
+            await self._quarantine(damage)
+            raise
+        journal = Journal(
+            self.host.store,
+            past,
+            policy=_policy(self.agent.storage),
+            durability=self.agent.durability,
+            clock=self.host.clock,
+        )
+        record = past.record
+        return Drive(
+            host=self.host,
+            agent=self.agent,
+            run_id=past.row.run_id,
+            journal=journal,
+            live=LiveState(self.agent.state_shape, record.state),
+            goal=self.agent.goal_shape.restore(codec.decode(record.goal), where="$.goal"),
+            principal=_principal(record),
+            inbox_seen=0,
+            died_at=_died_at(self.claimed, self.host.clock.now()),
+            check=self.check,
+        )
+
+    async def _quarantine(self, damage: Damaged) -> None:
+        row = self.claimed.row
+        change = RowChange(status="held", due_at=NEVER, info=codec.encode({"reason": "damaged", "detail": damage.what}))
+        await self.host.store.append(Batch(row.run_id, row.epoch, row.seq, row=change, release=True))
+
+    async def _resume(self, ride: Drive) -> None:
+        """Take messages and mark the calls that the last owner left without a receipt."""
+        first = ride.record.seq == 1
+        await ride.apply_inbox((await self.host.store.load(ride.run_id)).inbox)
+        open_calls = tuple(call.path for call in ride.record.calls.values() if call.standing == "open")
+        if not first:
+            await ride.journal.append(
+                e.RunResumed(self.host.worker, open_calls),
+                *(e.CallUnknown(path, "crash", ride.died_at) for path in open_calls),
+            )
+            reached("run.resumed")
+        if self.claimed.row.claims > POISON_CLAIMS:
+            detail = f"claimed {self.claimed.row.claims} times since the last progress; the worker died each time"
+            await self._hold(ride, e.RunHeld("poison", detail, _retry(ride)))
+
+    async def _settle_unknown(self, ride: Drive) -> e.RunHeld | None:
+        for call in list(ride.record.calls.values()):
+            if call.standing not in ("open", "unknown"):
+                continue
+            tool = self.agent.tool_named(call.name)
+            if tool is None:
+                detail = f"call {call.path} has no known outcome, and {self.agent.name} lists no {call.name} any more"
+                return reconcile.unknown_hold(ride, call, detail)
+            if ride.record.cancel is not None and call.effect == "idempotent" and tool.reconcile_hook is None:
+                await ride.journal.append(e.CallReconciled(call.path, "left-unknown", "cancel"))
+            elif (held := await reconcile.settle(ride, call, tool)) is not None:
+                return held
+        return None
+
+    # -- the loop
+
+    async def _settle(self, ride: Drive) -> None:
+        """Bring unknown calls to a verdict; end the drive if the run is held or cancelled."""
+        if ride.record.held is None and (held := await self._settle_unknown(ride)) is not None:
+            await self._hold(ride, held)
+        elif ride.record.held is not None:
+            await self._close(ride, "held", NEVER, ride.record.held.reason)
+        elif ride.record.cancel is not None:
+            await self._finish(ride, "cancelled", codec.encode({"by": ride.record.cancel}))
+
+    async def _step(self, ride: Drive, step: Any) -> None:
+        execution = Execution(ride, ride.live)
+        try:
+            await execute(execution, step)
+            self._asked_for_all(execution)
+        except SwallowedSignal:
+            await self._unwound(ride, execution, swallowed=True)
+        except Signal as signal:
+            if isinstance(signal, LeaseLost):
+                raise
+            await self._unwound(ride, execution)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            if execution.mismatch is not None or execution.holds or execution.wake_at:
+                await self._unwound(ride, execution)
+            elif ride.journal.failure is not None:
+                raise ride.journal.failure from error
+            else:
+                await self._failed(ride, error)
+        else:
+            await self._commit(ride, execution, step)
+
+    def _asked_for_all(self, execution: Execution) -> None:
+        seq = execution.replay.never_asked()
+        if seq is not None and execution.mismatch is None:
+            execution.mismatch = seq
+            execution.mismatch_detail = f"event {seq} recorded a call that the step no longer makes"
+            raise Interrupted("the step does not match its record")
+
+    async def _commit(self, ride: Drive, execution: Execution, step: Any) -> None:
+        reached("step.commit")
+        number = ride.record.step + 1
+        try:
+            patch = ride.live.patch(execution.values)
+        except NotStorable as error:
+            await self._failed(ride, error)
+            return
+        if self.check and (problem := await self._checked(ride, execution, step, patch)) is not None:
+            ride.live.reset()
+            await self._hold(ride, e.RunHeld("not-repeatable", problem, _retry(ride)))
+            return
+        await ride.journal.append(e.StepCommitted(number, patch))
+        reached("step.queued")
+        ride.live.commit(ride.record.state, patch)
+        self._failures = 0
+        if execution.ending is not None:
+            await self._finish(ride, execution.ending.status, execution.ending.value)
+            return
+        await ride.journal.commit_step()
+        reached("step.committed")
+        await self._breathe()
+
+    async def _breathe(self) -> None:
+        now = self.host.clock.monotonic()
+        if now - self._breath >= YIELD_SECONDS:
+            await asyncio.sleep(0)
+            self._breath = self.host.clock.monotonic()
+
+    async def _checked(self, ride: Drive, first: Execution, step: Any, patch: tuple[e.Op, ...]) -> str | None:
+        """Execute the step again from its own record: calls, patch and ending must be the same."""
+        again = Execution(ride, LiveState(self.agent.state_shape, ride.record.state), checking=True)
+        try:
+            await execute(again, step)
+            self._asked_for_all(again)
+            second = again.live.patch(again.values)
+        except Signal:
+            return again.mismatch_detail or "the replayed step stopped where the first execution went on"
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            return f"the replayed step raised {type(error).__name__}: {error}"
+        if second != patch:
+            return f"the replayed step left another state: {_first_difference(patch, second)}"
+        if again.ending != first.ending:
+            return "the replayed step ended the run otherwise than the first execution"
+        return None
+
+    # -- what stops a drive
+
+    async def _unwound(self, ride: Drive, execution: Execution, *, swallowed: bool = False) -> None:
+        ride.live.reset()
+        if execution.mismatch is not None:
+            await self._mismatch(ride, execution)
+        elif swallowed:
+            detail = "the step caught the signal by which it should have unwound (except BaseException, or return in finally)"
+            await self._hold(ride, e.RunHeld("signal-swallowed", detail, _retry(ride)))
+        elif execution.holds:
+            await self._hold(ride, execution.holds[0])
+        elif ride.record.cancel is not None or ride.record.held is not None:
+            return
+        elif execution.wake_at:
+            reached("run.suspend")
+            await self._close(ride, "waiting", min(execution.wake_at), "sleep")
+            reached("run.suspended")
+
+    async def _mismatch(self, ride: Drive, execution: Execution) -> None:
+        seq = execution.mismatch or 0
+        decision = after_mismatch(ride.record, seq)
+        if isinstance(decision, DropTail):
+            await ride.journal.append(e.StepRestarted(execution.mismatch_detail, decision.keep))
+            return
+        remedies = [f"deploy the code that the run was recorded with, then perdure retry {ride.run_id}"]
+        if decision.may_restart:
+            remedies.append(f"perdure retry {ride.run_id} --restart")
+        await self._hold(ride, e.RunHeld("diverged", execution.mismatch_detail, tuple(remedies)))
+
+    async def _failed(self, ride: Drive, error: Exception) -> None:
+        """An exception left the step: its patch is discarded, and after the agent's retries the run is held."""
+        ride.live.reset()
+        retry = self.agent.retry
+        self._failures += 1
+        if retry is not None and self._failures < retry.attempts:
+            log.warning("run %s: step %d failed, is tried again: %r", ride.run_id, ride.record.step + 1, error)
+            await self.host.clock.sleep(retry.backoff * 2 ** (self._failures - 1))
+            return
+        where = traceback.extract_tb(error.__traceback__)
+        place = next((f"{frame.filename}:{frame.lineno}" for frame in reversed(where) if "perdure" not in frame.filename), "")
+        what = error.what if isinstance(error, PerdureError) else str(error)
+        code = f"[{error.code}] " if isinstance(error, PerdureError) else ""
+        detail = f"{code}{type(error).__name__}: {what}" + (f" ({place})" if place else "")
+        await self._hold(ride, e.RunHeld("step-error", detail, _retry(ride)))
+
+    async def _hold(self, ride: Drive, held: e.RunHeld) -> None:
+        reached("run.hold")
+        await ride.journal.append(held)
+        await self._close(ride, "held", NEVER, held.reason)
+
+    async def _close(self, ride: Drive, status: str, due_at: int, why: str) -> None:
+        change = RowChange(status=status, due_at=due_at, info=_info(ride.record, why))
+        await ride.journal.close(change)
+        self.over = True
+
+    async def _finish(self, ride: Drive, status: Any, value: bytes) -> None:
+        reached("run.finish")
+        change = RowChange(status=status, due_at=NEVER, terminal=True, info=_info(ride.record, ""))
+        await ride.journal.close(change, e.RunFinished(status, value))
+        self.over = True
+        reached("run.finished")
+
+
+def _policy(storage: Any) -> SnapshotPolicy:
+    if storage == "log":
+        return SnapshotPolicy(None, None)
+    if storage == "snapshot":
+        return SnapshotPolicy(1, None)
+    assert isinstance(storage, Hybrid)
+    return SnapshotPolicy(storage.every, storage.resume_within.total_seconds() if storage.resume_within else None)
+
+
+def _principal(record: RunRecord) -> Principal | None:
+    if record.principal is None:
+        return None
+    stored = codec.decode(record.principal)
+    return Principal(stored["id"], frozenset(stored["roles"]))
+
+
+def _died_at(claimed: Claimed, now: int) -> int:
+    """From when on the last owner could do nothing more: now if it is known to be dead, else the end of its lease."""
+    return now if claimed.died else max(now, claimed.previous_until)
+
+
+def _retry(ride: Drive) -> tuple[str, ...]:
+    return (f"perdure retry {ride.run_id}", f"perdure cancel {ride.run_id}")
+
+
+def _info(record: RunRecord, why: str) -> bytes:
+    spent = record.spent
+    facts: dict[str, Any] = {"step": record.step, "calls": spent.calls}
+    if why:
+        facts["reason"] = why
+    if record.held is not None:
+        facts["detail"] = record.held.detail[:200]
+    return codec.encode(facts)
+
+
+def _first_difference(first: tuple[e.Op, ...], second: tuple[e.Op, ...]) -> str:
+    def place(op: e.Op) -> str:
+        return "$.state" + "".join(f"[{key!r}]" for key in op.path)
+
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            return f"first at {place(one)}" + ("" if one.path == other.path else f" and {place(other)}")
+    longer = first if len(first) > len(second) else second
+    return f"a change at {place(longer[min(len(first), len(second))])} came only once"

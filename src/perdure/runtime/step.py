@@ -1,0 +1,356 @@
+"""What a step is handed: calls with stable paths, branches, sleep, now, finish; and how one step is executed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from perdure import codec
+from perdure.agent import (
+    Principal,
+    Run,
+    Tool,
+    ToolCall,
+    current_steps,
+    providers_scope,
+    read_tool_calls,
+    step_scope,
+    tool_message,
+)
+from perdure.clock import SECOND
+from perdure.errors import BadArguments, CallOutsideStep, PerdureError, Signal, UnknownTool
+from perdure.runtime import calls
+from perdure.runtime.boundary import reached
+from perdure.runtime.drive import Drive
+from perdure.runtime.execution import Branch, Ending, Execution, Interrupted, branch_scope, here
+from perdure.state import events as e
+
+log = logging.getLogger("perdure.run")
+
+SLEEP_MAX = timedelta(days=3_650_000)
+"""The longest sleep that a calendar can hold (the year 9999 and a little)."""
+
+
+class StepScope:
+    """The run in context: a declared function called in a step becomes a durable call."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+
+    async def invoke(self, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
+        """Make the call at the place where the running branch is."""
+        if self._execution.over:
+            raise CallOutsideStep(f"{tool.name} was called after its step had ended", where=tool.source)
+        return await calls.perform(self._execution, here(self._execution), tool, args)
+
+
+class LiveRun(Run[Any, Any, Any]):
+    """The handle of one execution of a step."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self._drive = execution.drive
+        self.id = self._drive.run_id
+        self.log = _QuietReplay(log, {"run_id": self.id, "step": execution.record.step + 1}, execution)
+
+    # -- what the step reads
+
+    @property
+    def state(self) -> Any:
+        """The live state; what has changed when the step returns is committed."""
+        return self._execution.live.live
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._execution.live.live = value
+
+    @property
+    def goal(self) -> Any:
+        """What the run was started for."""
+        return self._drive.goal
+
+    @property
+    def principal(self) -> Principal | None:
+        """On whose behalf the run acts."""
+        return self._drive.principal
+
+    # -- ends
+
+    def finish(self, result: Any = None) -> None:
+        """End the run as succeeded, when the step has returned."""
+        self._usable()
+        self._execution.ending = Ending("succeeded", codec.encode(result, where="$.result"))
+
+    def fail(self, error: object) -> None:
+        """End the run as failed, when the step has returned. `error` is an exception or a message."""
+        self._usable()
+        failure = error if isinstance(error, BaseException) else RuntimeError(str(error))
+        self._execution.ending = Ending("failed", codec.encode(codec.encode_error(failure)))
+
+    # -- calls
+
+    async def call(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Make a declared call; a plain `def` tool runs in a thread."""
+        tool = _declared(fn)
+        return await self._perform(tool, tool.bind(args, kwargs))
+
+    async def gather(self, *awaitables: Awaitable[Any]) -> Any:
+        """Await several at once, each on a branch of its own; the first exception is raised when all have ended."""
+        outcomes = await self._branches([_awaiting(item) for item in awaitables], limit=None)
+        return tuple(_values(outcomes))
+
+    async def map(self, fn: Any, items: Iterable[Any], *, limit: int = 10) -> list[Any]:
+        """Call `fn` for each item, at most `limit` at once; results in the items' order."""
+
+        def one(item: Any) -> Callable[[], Coroutine[Any, Any, Any]]:
+            async def work() -> Any:
+                if isinstance(fn, Tool):
+                    return await self._perform(fn, fn.bind((item,), {}))
+                return await fn(item)
+
+            return work
+
+        return _values(await self._branches([one(item) for item in items], limit=limit))
+
+    async def tools(self, tool_calls: Sequence[Any]) -> list[dict[str, Any]]:
+        """Run a model's tool calls by name; one message for each, errors included. Siblings go on when one fails."""
+        wanted = read_tool_calls(tool_calls)
+        outcomes = await self._branches([self._answer(call) for call in wanted], limit=None)
+        return _values(outcomes)
+
+    def _answer(self, wanted: ToolCall) -> Callable[[], Coroutine[Any, Any, dict[str, Any]]]:
+        async def work() -> dict[str, Any]:
+            try:
+                result = await self._by_name(wanted)
+            except PerdureError as error:
+                return tool_message(wanted, _for_model(error), error=True)
+            except Exception as error:
+                return tool_message(wanted, f"{type(error).__name__}: {error}", error=True)
+            return tool_message(wanted, _text(result), error=False)
+
+        return work
+
+    async def _by_name(self, wanted: ToolCall) -> Any:
+        tool = self._drive.agent.tools.get(wanted.name)
+        if tool is None or not tool.options.for_model:
+            names = ", ".join(sorted(t.name for t in self._drive.agent.tools.values() if t.options.for_model))
+            raise UnknownTool(f"there is no tool {wanted.name!r}; the tools are: {names or 'none'}")
+        if not isinstance(wanted.arguments, dict):
+            raise BadArguments(f"the arguments of {wanted.name} are not a JSON object: {wanted.arguments!r:.200}")
+        return await self._perform(tool, tool.restore(wanted.arguments))
+
+    async def _perform(self, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
+        self._usable()
+        return await calls.perform(self._execution, here(self._execution), tool, args)
+
+    async def _branches(
+        self, works: Sequence[Callable[[], Coroutine[Any, Any, Any]]], limit: int | None
+    ) -> list[_Outcome]:
+        """Run each work on its own branch; every one ends or blocks before this returns or unwinds."""
+        self._usable()
+        execution, parent = self._execution, here(self._execution)
+        place = parent.next_path()
+        gate = asyncio.Semaphore(limit) if limit is not None else None
+        if not works:
+            return []
+        execution.replay.branches(len(works) - 1)
+        tasks = [
+            asyncio.create_task(self._branch(work, f"{place}.{number}.", gate), context=_child())
+            for number, work in enumerate(works)
+        ]
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            raise
+        execution.replay.branches(1)
+        outcomes = [task.result() for task in tasks]
+        for outcome in outcomes:
+            if isinstance(outcome.error, Signal):
+                parent.unwind(str(outcome.error))
+        return outcomes
+
+    async def _branch(
+        self, work: Callable[[], Coroutine[Any, Any, Any]], prefix: str, gate: asyncio.Semaphore | None
+    ) -> _Outcome:
+        branch = Branch(prefix, asyncio.current_task())
+        branch_scope.set(branch)
+        if gate is not None:
+            await gate.acquire()
+        try:
+            value = await work()
+            error: BaseException | None = branch.unwinding
+            return _Outcome(value, error)
+        except (Signal, Exception) as raised:
+            return _Outcome(None, branch.unwinding or raised)
+        finally:
+            if gate is not None:
+                gate.release()
+            self._execution.replay.branches(-1)
+
+    # -- time and chance
+
+    async def sleep(self, duration: timedelta | float) -> None:
+        """Wait for a duration (seconds if a number); the worker is free meanwhile, and a restart does not begin it anew."""
+        self._usable()
+        seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+        execution, branch = self._execution, here(self._execution)
+        path, clock = branch.next_path(), self._drive.host.clock
+        if not 0 <= seconds <= SLEEP_MAX.total_seconds():
+            raise BadArguments(f"a run cannot sleep for {duration}; at most {SLEEP_MAX.days} days")
+        wait = execution.record.waits.get(path)
+        if wait is None:
+            if (other := execution.record.calls.get(path)) is not None:
+                execution.diverge(branch, other.intent or other.seq, f"at {path} recorded {other.name}; the code sleeps")
+            await execution.go_live(branch, path, "a sleep")
+            deadline = clock.now() + round(seconds * SECOND)
+            await self._drive.journal.append(e.WaitOpened(path, "sleep", deadline))
+            reached("wait.opened")
+        else:
+            execution.replay.asked(path)
+            deadline = wait.deadline
+            if wait.closed:
+                await execution.turn(branch, path)
+                return
+            await execution.go_live(branch, path, "a sleep")
+        if self._drive.record.cancel is not None:
+            branch.unwind("cancelled")
+        if clock.now() < deadline:
+            execution.wake_at.append(deadline)
+            branch.unwind("sleeping")
+        await self._drive.journal.append(e.WaitClosed(path, "due"))
+        reached("wait.closed")
+
+    def now(self) -> datetime:
+        """The moment, recorded: the same after a crash. Aware, UTC."""
+        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self._drawn("run.now", self._clock_now))
+
+    def random(self) -> float:
+        """A float in [0, 1), recorded."""
+        return float(self._drawn("run.random", self._drive.host.clock.random))
+
+    def new_id(self) -> str:
+        """A new id, recorded."""
+        return str(self._drawn("run.new_id", self._drive.host.clock.new_id))
+
+    def _clock_now(self) -> int:
+        return self._drive.host.clock.now()
+
+    def _drawn(self, name: str, draw: Callable[[], Any]) -> Any:
+        self._usable()
+        execution, branch = self._execution, here(self._execution)
+        path = branch.next_path()
+        recorded = execution.record.calls.get(path)
+        if recorded is not None:
+            execution.replay.asked(path)
+            if recorded.name != name:
+                execution.diverge(branch, recorded.seq, f"at {path} recorded {recorded.name}; the code asks for {name}")
+            execution.replay.passed(path)
+            return codec.decode(recorded.value)
+        if execution.checking:
+            execution.diverge(branch, 0, f"at {path} it asked for {name}, which the first execution did not")
+        value = draw()
+        head = e.CallHead(name, "read", (), codec.digest(name.encode()))
+        self._drive.journal.append_soon(e.CallSettled(path, "done", codec.encode(value), head))
+        return value
+
+    def _usable(self) -> None:
+        if self._execution.over:
+            raise CallOutsideStep(f"run {self.id}: its step has ended")
+
+
+@dataclass
+class _Outcome:
+    value: Any
+    error: BaseException | None
+
+
+def _values(outcomes: list[_Outcome]) -> list[Any]:
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+    return [outcome.value for outcome in outcomes]
+
+
+def _awaiting(item: Awaitable[Any]) -> Callable[[], Coroutine[Any, Any, Any]]:
+    async def work() -> Any:
+        return await item
+
+    return work
+
+
+def _child() -> Context:
+    return copy_context()
+
+
+def _declared(fn: Any) -> Tool[..., Any]:
+    if not isinstance(fn, Tool):
+        raise BadArguments(
+            f"run.call takes a declared tool, model or fact, not {fn!r}", remedy="decorate it with @perdure.tool"
+        )
+    return fn
+
+
+def _text(result: Any) -> str:
+    if isinstance(result, str):
+        return result
+    return json.dumps(codec.plain(result), default=str, ensure_ascii=False)
+
+
+def _for_model(error: PerdureError) -> str:
+    message = getattr(error, "message", None)
+    kind = getattr(error, "type_name", None)
+    return f"{kind}: {message}" if kind is not None and message is not None else error.what
+
+
+class _QuietReplay(logging.LoggerAdapter[logging.Logger]):
+    """Logs of a step, silent while recorded outcomes are served: they were said before."""
+
+    def __init__(self, logger: logging.Logger, extra: dict[str, object], execution: Execution) -> None:
+        super().__init__(logger, extra)
+        self._execution = execution
+
+    def isEnabledFor(self, level: int) -> bool:
+        """Nothing is logged twice."""
+        quiet = self._execution.replay.replaying or self._execution.checking
+        return not quiet and super().isEnabledFor(level)
+
+    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Name the run and the step in front."""
+        return f"{self.extra['run_id']} step {self.extra['step']}: {msg}" if self.extra else msg, kwargs
+
+
+async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) -> None:
+    """Run the step function once. Raises what it raises; Suspend when a branch is blocked, even if swallowed."""
+    drive: Drive = execution.drive
+    branch = Branch(execution.prefix, asyncio.current_task())
+    tokens = (
+        branch_scope.set(branch),
+        step_scope.set(StepScope(execution)),
+        providers_scope.set(drive.host.providers),
+    )
+    current_steps.enter()
+    try:
+        await fn(LiveRun(execution))
+        if isinstance(branch.unwinding, Interrupted):
+            raise branch.unwinding
+        if branch.unwinding is not None:
+            raise SwallowedSignal(str(branch.unwinding))
+    finally:
+        execution.over = True
+        current_steps.leave()
+        branch_scope.reset(tokens[0])
+        step_scope.reset(tokens[1])
+        providers_scope.reset(tokens[2])
+
+
+class SwallowedSignal(Signal):
+    """The step function returned although one of its branches had been told to unwind."""

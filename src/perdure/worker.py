@@ -1,0 +1,113 @@
+"""Find work, hold the lease, drive, let go.
+
+A worker claims open runs of the agents that it serves and drives each in a task. Waiting runs cost it nothing: it asks
+the store when the next one is due and sleeps until then or until something changes. Recovery is this ordinary claim,
+a standing scan, never a pass of its own (law 20).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perdure.agent import Agent
+from perdure.clock import SECOND
+from perdure.errors import PerdureError, StoreError
+from perdure.runtime.drive import Host
+from perdure.runtime.runner import drive
+from perdure.store.protocol import Claim, Claimed
+
+log = logging.getLogger("perdure.worker")
+
+SCAN_SECONDS = 2.0
+"""A worker looks for lapsed leases this often, whatever it was told to wait for."""
+
+
+class Worker:
+    """Drives runs of these agents, at most `concurrency` at once, until `stop` is called."""
+
+    def __init__(
+        self, host: Host, agents: Sequence[Agent[Any, Any, Any]], *, concurrency: int = 100, check: bool = False
+    ) -> None:
+        self.host = host
+        self.agents: Mapping[str, Agent[Any, Any, Any]] = {agent.name: agent for agent in agents}
+        self.concurrency = concurrency
+        self.check = check
+        self._drives: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._freed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Claim and drive until stopped; then let running steps end and give their leases back."""
+        seen = 0
+        while not self._stopping.is_set():
+            try:
+                claimed = await self._claim()
+                if not claimed:
+                    seen = await self._idle(seen)
+            except StoreError as error:
+                log.error("the store failed, trying again: %s", error)
+                await self._sleep(SCAN_SECONDS)
+        await self._drain()
+
+    def stop(self) -> None:
+        """Claim nothing more."""
+        self._stopping.set()
+        self._freed.set()
+
+    async def _claim(self) -> bool:
+        free = self.concurrency - len(self._drives)
+        if free <= 0:
+            self._freed.clear()
+            await self._freed.wait()
+            return True
+        since = self.host.clock.monotonic()
+        claim = Claim(
+            self.host.worker, self.host.leases.seconds, {name: frozenset() for name in self.agents}, limit=free
+        )
+        claimed = await self.host.store.claim(claim)
+        for one in claimed:
+            task = asyncio.create_task(self._drive(one, since))
+            self._drives.add(task)
+            task.add_done_callback(self._ended)
+        return bool(claimed)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._drives.discard(task)
+        self._freed.set()
+
+    async def _drive(self, claimed: Claimed, since: float) -> None:
+        try:
+            await drive(self.host, self.agents[claimed.row.agent], claimed, since, check=self.check)
+        except PerdureError as error:
+            log.error("run %s: %s", claimed.row.run_id, error)
+        except Exception:
+            log.exception("run %s: the engine failed; its lease lapses and the run is claimed again", claimed.row.run_id)
+
+    async def _idle(self, seen: int) -> int:
+        due_in = (await self.host.store.due() - self.host.store.now()) / SECOND
+        return await self._changed(seen, min(max(due_in, 0.01), SCAN_SECONDS))
+
+    async def _changed(self, seen: int, seconds: float) -> int:
+        waiting = asyncio.ensure_future(self.host.store.changed(seen, seconds))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait([waiting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        for task in (waiting, stopping):
+            if not task.done():
+                task.cancel()
+        await asyncio.wait([waiting, stopping])
+        return waiting.result() if not waiting.cancelled() else seen
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    async def _drain(self) -> None:
+        for task in self._drives:
+            task.cancel()
+        if self._drives:
+            await asyncio.wait(self._drives)

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from perdure.codec.form import Book, Form, Mismatch, Schema, found
+from perdure.codec.form import Book, Form, Mismatch, Schema
+from perdure.codec.naming import found
 
 _LIMITS: dict[str, tuple[str, ...]] = {
     "ge": ("minimum",),

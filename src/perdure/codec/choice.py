@@ -10,7 +10,8 @@ import enum
 from collections.abc import Iterable
 from typing import Any
 
-from perdure.codec.form import Book, Form, Mismatch, Mode, Schema, found
+from perdure.codec.form import Book, Form, Mismatch, Mode, Schema
+from perdure.codec.naming import found, shown
 from perdure.codec.plain import plain as lowered
 from perdure.codec.record import record_items
 from perdure.codec.value import encode
@@ -67,7 +68,7 @@ def _simple(value: object) -> bool:
 
 
 def _listed(values: Iterable[Any]) -> str:
-    text = ", ".join(repr(value) for value in values)
+    text = ", ".join(shown(value) for value in values)
     return text if len(text) <= 120 else text[:117] + "..."
 
 

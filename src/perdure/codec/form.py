@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
-from perdure.codec.plain import step_of
+from perdure.codec.naming import found, step_of
+from perdure.codec.plain import ATOMS, CHUNK, flat_copy
 
 Schema: TypeAlias = dict[str, Any]
 """A JSON schema, or a part of one."""
@@ -87,26 +88,27 @@ class Form:
         raise Mismatch(self.name, found(plain))
 
 
-def found(plain: object) -> str:
-    """How messages call data that was found: its type, and the value if it is short."""
-    kind = type(plain).__name__
-    if plain is None:
-        return "None"
-    if isinstance(plain, bool | int | float) or (isinstance(plain, str) and len(plain) <= 40):
-        return f"{kind} {plain!r}"
-    return kind
-
-
 def fresh(plain: Any) -> Any:
     """A deep copy of plain data."""
     kind = type(plain)
     if kind is dict:
-        return {key: fresh(item) for key, item in plain.items()}
+        return {key: item if type(item) in ATOMS else fresh(item) for key, item in plain.items()}
     if kind is list:
-        return [fresh(item) for item in plain]
+        return _fresh_list(plain)
     if kind is tuple:
         return tuple([fresh(item) for item in plain])
     return set(plain) if kind is set else plain
+
+
+def _fresh_list(plain: list[Any]) -> list[Any]:
+    if len(plain) < CHUNK:
+        return [item if type(item) in ATOMS else fresh(item) for item in plain]
+    out: list[Any] = []
+    for start in range(0, len(plain), CHUNK):
+        items = plain[start : start + CHUNK]
+        flat = flat_copy(items)
+        out += [fresh(item) for item in items] if flat is None else flat
+    return out
 
 
 class Plain(Form):

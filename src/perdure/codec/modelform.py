@@ -12,9 +12,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from perdure.codec.form import Book, Form, Mismatch, Mode, Schema, found
+from perdure.codec.form import Book, Form, Mismatch, Mode, Schema
+from perdure.codec.naming import found, step_of
 from perdure.codec.plain import plain as lowered
-from perdure.codec.plain import step_of
 from perdure.codec.record import is_root_model
 from perdure.errors import NotStorable
 
@@ -34,7 +34,9 @@ class ModelForm(Form):
         self.takes = None if self._root else frozenset({tuple} if mode.hashed and not mode.lax else {dict})
 
     def wrote(self, plain: Any) -> bool:
-        return self._root or set(self._kind.model_fields) == set(dict(plain))
+        if self._root or self._kind.model_config.get("extra") == "allow":
+            return True
+        return set(dict(plain)) <= set(self._kind.model_fields)
 
     def restore(self, plain: Any) -> Any:
         if self._mode.hashed and not self._mode.lax and not self._root:

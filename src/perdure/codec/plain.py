@@ -21,6 +21,7 @@ from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath, Windows
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
+from perdure.codec.naming import shown, step_of, type_name
 from perdure.codec.record import Reader, is_root_model, record_items, record_reader
 from perdure.errors import NotStorable
 
@@ -51,12 +52,12 @@ class Refused(Exception):
         self.why = why
         self.type_name = type_name
         self.trail: list[str] = []
-        self.holders: list[int] = []
+        self.holders: list[object] = []
 
     def through(self, step: str, holder: object) -> None:
         """Note one container on the way out."""
         self.trail.append(step)
-        self.holders.append(id(holder))
+        self.holders.append(holder)
 
 
 Lower: TypeAlias = Callable[[Any, Walk, int], Any]
@@ -77,9 +78,11 @@ def walked(value: object, where: str, walk: Walk) -> Any:
         return lower(value, walk, 0)
     except Refused as refused:
         raise _not_storable(refused, where) from None
-    except RecursionError:
+    except RuntimeError as error:  # RecursionError is one; the other is an iterator's, of a dict that grew
+        if not isinstance(error, RecursionError):
+            raise _not_storable(Refused("was changed by another thread", type_name(value)), where) from error
         raise _not_storable(
-            Refused("is nested too deeply for the stack that is left", _name(value)), where
+            Refused("is nested too deeply for the stack that is left", type_name(value)), where
         ) from None
 
 
@@ -91,36 +94,20 @@ def lower(value: Any, walk: Walk, depth: int) -> Any:
     return (_LOWER.get(kind) or _learn(kind))(value, walk, depth)
 
 
-def step_of(key: object) -> str:
-    """How a key is written in a path: `.name`, `[3]`, `["a b"]`."""
-    if type(key) is str and key.isidentifier():
-        return f".{key}"
-    return f"[{_short(key)}]"
-
-
-def _name(value: object) -> str:
-    kind = type(value)
-    return (
-        kind.__qualname__
-        if kind.__module__ in ("builtins", "__main__")
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
-
-
 def _not_storable(refused: Refused, where: str) -> NotStorable:
     steps, holders = refused.trail[::-1], refused.holders[::-1]
-    why = refused.why
+    why, name = refused.why, refused.type_name
     first: dict[int, int] = {}
     for place, holder in enumerate(holders):
-        if holder in first:
-            target = where + "".join(steps[: first[holder]])
-            steps, why = steps[:place], f"refers back to {target}"
+        if id(holder) in first:
+            target = where + "".join(steps[: first[id(holder)]])
+            steps, why, name = steps[:place], f"refers back to {target}", type_name(holder)
             break
-        first[holder] = place
+        first[id(holder)] = place
     if len(steps) > 24:
         steps = [*steps[:12], "...", *steps[-6:]]
     path = where + "".join(steps)
-    return NotStorable(f"{path} ({refused.type_name}) {why}", path=path, type_name=refused.type_name)
+    return NotStorable(f"{path} ({name}) {why}", path=path, type_name=name)
 
 
 # ---------------------------------------------------------------------------------------------- containers
@@ -128,7 +115,7 @@ def _not_storable(refused: Refused, where: str) -> NotStorable:
 
 def _enter(value: object, depth: int) -> None:
     if depth >= MAX_DEPTH:
-        raise Refused(f"is nested deeper than {MAX_DEPTH} levels", _name(value))
+        raise Refused(f"is nested deeper than {MAX_DEPTH} levels", type_name(value))
 
 
 def _dict(value: dict[Any, Any], walk: Walk, depth: int) -> dict[Any, Any]:
@@ -165,7 +152,9 @@ def _entries(copy: dict[Any, Any], holder: object, walk: Walk, depth: int) -> di
             else:
                 # An earlier key of another type may have become this text.
                 if key in out:
-                    raise Refused(f"has two keys that both become {key!r} when stored", _name(holder))
+                    raise Refused(
+                        f"has two keys that both become {shown(key)} when stored", type_name(holder)
+                    )
                 out[key] = item if type(item) in ATOMS else lower(item, walk, depth + 1)
     except Refused as refused:
         refused.through(step_of(key), holder)
@@ -176,7 +165,9 @@ def _entries(copy: dict[Any, Any], holder: object, walk: Walk, depth: int) -> di
 def _put(out: dict[Any, Any], key: object, item: object, walk: Walk, depth: int) -> None:
     stored = lower_key(key, walk, depth + 1)
     if stored in out:
-        raise Refused(f"is a key that becomes {stored!r} when stored, as another key does", _name(key))
+        raise Refused(
+            f"is a key that becomes {shown(stored)} when stored, as another key does", type_name(key)
+        )
     if type(stored) is not str:
         walk.special = True
     out[stored] = lower(item, walk, depth + 1)
@@ -191,15 +182,15 @@ def _list(value: list[Any], walk: Walk, depth: int) -> list[Any]:
     if depth >= MAX_DEPTH:
         _enter(value, depth)
     out = list.copy(value)
-    if len(out) < _CHUNK:
+    if len(out) < CHUNK:
         _items(out, 0, len(out), value, walk, depth)
         return out
-    for start in range(0, len(out), _CHUNK):
-        flat = _flat(out[start : start + _CHUNK]) if depth < MAX_DEPTH - 1 else None
+    for start in range(0, len(out), CHUNK):
+        flat = flat_copy(out[start : start + CHUNK]) if depth < MAX_DEPTH - 1 else None
         if flat is None:
-            _items(out, start, min(start + _CHUNK, len(out)), value, walk, depth)
+            _items(out, start, min(start + CHUNK, len(out)), value, walk, depth)
         else:
-            out[start : start + _CHUNK] = flat
+            out[start : start + CHUNK] = flat
     return out
 
 
@@ -217,14 +208,16 @@ def _items(out: list[Any], start: int, end: int, holder: object, walk: Walk, dep
         raise
 
 
-_CHUNK = 32
+CHUNK = 32
+"""Items of a long list that are looked at together."""
+
 _TEXT_ONLY = frozenset({str})
 
 
-def _flat(items: list[Any]) -> list[Any] | None:
-    """A stretch of a long list that is all single values or all dicts of them, as a long conversation is.
+def flat_copy(items: list[Any]) -> list[Any] | None:
+    """The copy of a stretch of a long list that is all single values, or all dicts of them.
 
-    The types are looked at in bulk, three times faster than one by one. None: it must be walked.
+    A long conversation is that. The types are looked at in bulk, three times faster than one by one. None: it must be walked.
     """
     kinds = set(map(type, items))
     if kinds <= ATOMS:
@@ -238,12 +231,15 @@ def _flat(items: list[Any]) -> list[Any] | None:
 
 
 def _tuple(value: tuple[Any, ...], walk: Walk, depth: int) -> tuple[Any, ...]:
+    _enter(value, depth)
     walk.special = True
-    return tuple(_list(list(tuple.__iter__(value)), walk, depth))
+    out = list(tuple.__iter__(value))
+    _items(out, 0, len(out), value, walk, depth)
+    return tuple(out)
 
 
 def _set(value: set[Any], walk: Walk, depth: int) -> set[Any]:
-    return set(_members(set(set.__iter__(value)), value, walk, depth))
+    return _members(set.copy(value), value, walk, depth)
 
 
 def _frozenset(value: frozenset[Any], walk: Walk, depth: int) -> frozenset[Any]:
@@ -259,10 +255,12 @@ def _members(items: Iterable[Any], holder: object, walk: Walk, depth: int) -> se
         for item in items:
             stored = lower_key(item, walk, depth + 1)
             if stored in out:
-                raise Refused(f"becomes {stored!r} when stored, as another element does", _name(item))
+                raise Refused(
+                    f"becomes {shown(stored)} when stored, as another element does", type_name(item)
+                )
             out.add(stored)
     except Refused as refused:
-        refused.through(f"{{{_short(item)}}}", holder)
+        refused.through(f"{{{shown(item)}}}", holder)
         raise
     return out
 
@@ -292,7 +290,7 @@ def lower_key(value: Any, walk: Walk, depth: int) -> Any:
         hash(stored)
     except TypeError:
         raise Refused(
-            "cannot be a dict key or set element: its stored form cannot be hashed", _name(value)
+            "cannot be a dict key or set element: its stored form cannot be hashed", type_name(value)
         ) from None
     return stored
 
@@ -357,11 +355,11 @@ def _datetime(value: dt.datetime, walk: Walk, depth: int) -> dt.datetime:
     if type(value) is dt.datetime and (zone is None or _kept(zone)):
         return value
     if getattr(value, "nanosecond", 0):
-        raise Refused("has nanoseconds, which datetime cannot hold", _name(value))
+        raise Refused("has nanoseconds, which datetime cannot hold", type_name(value))
     if zone is not None and not _kept(zone):
         offset = value.utcoffset()
         if offset is None:
-            raise Refused("has a time zone that gives no offset", _name(value))
+            raise Refused("has a time zone that gives no offset", type_name(value))
         zone = dt.timezone(offset)
     return dt.datetime(
         value.year,
@@ -384,7 +382,7 @@ def _time(value: dt.time, walk: Walk, depth: int) -> dt.time:
     if zone is not None and not _kept(zone):
         offset = value.utcoffset()
         if offset is None:
-            raise Refused("has a time zone that gives no offset without a date", _name(value))
+            raise Refused("has a time zone that gives no offset without a date", type_name(value))
         zone = dt.timezone(offset)
     return dt.time(value.hour, value.minute, value.second, value.microsecond, zone, fold=value.fold)
 
@@ -402,7 +400,7 @@ def _date(value: dt.date, walk: Walk, depth: int) -> dt.date:
 def _timedelta(value: dt.timedelta, walk: Walk, depth: int) -> dt.timedelta:
     walk.special = True
     if getattr(value, "nanoseconds", 0):
-        raise Refused("has nanoseconds, which timedelta cannot hold", _name(value))
+        raise Refused("has nanoseconds, which timedelta cannot hold", type_name(value))
     return dt.timedelta(value.days, value.seconds, value.microseconds)
 
 
@@ -417,17 +415,12 @@ def _uuid(value: uuid.UUID, walk: Walk, depth: int) -> uuid.UUID:
 
 
 def _refuse(value: object, walk: Walk, depth: int) -> Any:
-    raise Refused("cannot be stored", _name(value))
+    raise Refused("cannot be stored", type_name(value))
 
 
 def _based(base: Callable[[Any], Any]) -> Lower:
     """A subclass of an immutable builtin becomes its base, past whatever the subclass overrides."""
     return lambda value, walk, depth: base(value)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 # ---------------------------------------------------------------------------------------------- which type

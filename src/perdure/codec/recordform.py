@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.codec.form import Book, Form, Mismatch, Mode, Row, Schema, found, fresh, immutable
+from perdure.codec.form import Book, Form, Mismatch, Mode, Row, Schema, fresh, immutable
+from perdure.codec.naming import found, step_of
 from perdure.codec.plain import plain as lowered
-from perdure.codec.plain import step_of
 from perdure.codec.record import struct_tag
 from perdure.errors import NotStorable
 
@@ -198,22 +198,28 @@ class StructForm(Record):
 class TypedDictForm(Record):
     """A TypedDict. Keys that it does not name are kept: such a type is open."""
 
+    def __init__(self, kind: type, fields: Iterable[Field], mode: Mode) -> None:
+        super().__init__(kind, fields, mode)
+        self._table = {name: (kinds, restore) for name, kinds, restore, _ in self._rows}
+        self._needed = frozenset(field.name for field in self.fields if field.default is None)
+
     def values(self, plain: Any) -> dict[str, Any]:
         out: dict[Any, Any] = {}
-        opened = self._opened(plain)
-        rows = {name: (restore, default) for name, _, restore, default in self._rows}
         key: Any = None
         try:
-            for key, item in opened.items():
-                row = rows.pop(key, None) if type(key) is str else None
-                out[key] = fresh(item) if row is None else row[0](item)
-            missing = [name for name, (_, default) in rows.items() if default is None]
-            if missing:
-                key = missing[0]
-                raise Mismatch("a value", "no such key")
+            for key, item in self._opened(plain).items():
+                row = self._table.get(key)
+                if row is None:
+                    out[key] = fresh(item)
+                else:
+                    out[key] = item if type(item) in row[0] else row[1](item)
         except Mismatch as mismatch:
             mismatch.trail.append(step_of(key))
             raise
+        if not self._needed <= out.keys():
+            missing = Mismatch("a value", "no such key")
+            missing.trail.append(step_of(min(self._needed - out.keys())))
+            raise missing
         return out
 
     def build(self, values: dict[str, Any]) -> Any:

@@ -26,6 +26,8 @@ def single(tp: Any, *, lax: bool) -> Form | None:
     if entry is None:
         return None
     takes, schema, read = entry
+    if lax and tp is not bool:  # true is a number to Python and not to JSON
+        takes = tuple(kind for kind in takes if kind is not bool)
     name = "None" if tp is type(None) else tp.__name__
     return Exact(name, takes, schema, read if lax else None)
 

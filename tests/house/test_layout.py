@@ -32,6 +32,7 @@ LINE = (
     ("agent",),
     ("runtime",),
     ("worker", "timeline"),
+    ("host",),
     ("observe", "adapters", "web", "demo"),
     ("cli",),
 )

@@ -10,10 +10,11 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from types import MethodType
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from perdure.agent.injection import Providers, recipe_of
 from perdure.agent.parameters import Origin, Parameters, origin_of
@@ -22,7 +23,10 @@ from perdure.clock import SYSTEM
 from perdure.errors import BadDeclaration
 from perdure.state.events import Effect
 
-Kind = Literal["tool", "model", "fact", "hook"]
+T = TypeVar("T")
+
+Kind: TypeAlias = Literal["tool", "model", "fact", "hook"]
+"""What a function was declared as."""
 
 
 class Declared:
@@ -45,6 +49,12 @@ class Declared:
         if isinstance(fn, staticmethod | classmethod):
             self._binds = "nothing" if isinstance(fn, staticmethod) else "class"
             fn = fn.__func__
+        if isinstance(fn, Declared):
+            raise BadDeclaration(
+                f"{fn.origin} is declared already, as the {fn.kind} {fn.name}",
+                where=fn.source,
+                remedy=f"one decorator is enough; a variant: {fn.name}.replace(...)",
+            )
         if inspect.isclass(fn) or not callable(fn):
             raise BadDeclaration(f"{fn!r} is not a function", remedy="declare a function or a method")
         self.kind = kind
@@ -101,7 +111,7 @@ class Declared:
             self._bound_parameters = self.parameters.without_first()
         bound = object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
-        bound.fn = MethodType(self.fn, owner)
+        bound.fn = bound.__dict__["__wrapped__"] = MethodType(self.fn, owner)
         bound.owner = owner
         bound.parameters = self._bound_parameters
         return bound
@@ -180,21 +190,30 @@ class Declared:
     async def _run_async(self, call: Call, values: dict[str, Any], given: dict[str, Any]) -> Any:
         wanted = self._wanted(given)
         if not wanted:
-            return await self._in_call(call, self.thunk(values, given))
+            with within(call):
+                return await self.thunk(values, given)()
         providers = providers_scope.get()
         if providers is None:
             async with Providers() as own:
-                injected = {name: await own.open(provider, call) for name, provider in wanted.items()}
-                return await self._in_call(call, self.thunk(values, {**given, **injected}))
+                # What the body calls shares its providers with it, as in a run.
+                with _set(providers_scope, own):
+                    return await self._opened(own, wanted, call, values, given)
         try:
-            injected = {name: await providers.open(provider, call) for name, provider in wanted.items()}
-            return await self._in_call(call, self.thunk(values, {**given, **injected}))
+            return await self._opened(providers, wanted, call, values, given)
         finally:
             await providers.call_ended(call)
 
-    async def _in_call(self, call: Call, thunk: Callable[[], Any]) -> Any:
+    async def _opened(
+        self,
+        providers: Opener,
+        wanted: Mapping[str, Any],
+        call: Call,
+        values: Mapping[str, Any],
+        given: Mapping[str, Any],
+    ) -> Any:
+        injected = {name: await providers.open(provider, call) for name, provider in wanted.items()}
         with within(call):
-            return await thunk()
+            return await self.thunk(values, {**given, **injected})()
 
     def _run_sync(self, call: Call, values: dict[str, Any], given: dict[str, Any]) -> Any:
         wanted = self._wanted(given)
@@ -205,14 +224,18 @@ class Declared:
         return {name: provider for name, provider in self.parameters.injected.items() if name not in given}
 
 
-@contextmanager
-def within(call: Call) -> Iterator[None]:
+def within(call: Call) -> AbstractContextManager[None]:
     """Run the block as the body of this call."""
-    token = call_scope.set(call)
+    return _set(call_scope, call)
+
+
+@contextmanager
+def _set(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        call_scope.reset(token)
+        variable.reset(token)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
 from perdure.agent.policy import is_a, is_callable
 from perdure.agent.scope import Call, call_scope, step_scope
@@ -23,7 +23,8 @@ from perdure.errors import BadDeclaration, PerdureError, ProviderFailed
 
 T = TypeVar("T")
 
-Provider = Callable[..., Any]
+Provider: TypeAlias = Callable[..., Any]
+"""A function that makes what is injected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,11 @@ class Providers:
 
     async def open(self, provider: Provider, call: Call) -> Any:
         """The provider's value; opened now if it was not. Raises ProviderFailed (T215)."""
+        assert self._loop is not None, "providers are entered before they are opened"
+        if not _runs_here(self._loop):  # a tool's thread with an event loop of its own
+            return await asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(self.open(provider, call), self._loop)
+            )
         opening = self._begin(provider, call)
         if opening.value is not _MISSING:
             return opening.value
@@ -242,9 +248,6 @@ class Providers:
         if not recipe.awaits:
             return self._open_inline(opening, recipe, call)
         if opening.opened is None:
-            assert self._loop is asyncio.get_running_loop(), (
-                "providers are opened on the loop that entered them"
-            )
             opening.opened = self._loop.create_future()
             opening.opened.add_done_callback(_seen)
             opening.close = asyncio.Event()

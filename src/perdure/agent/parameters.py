@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType, SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, TypedDict, get_type_hints
 
 from perdure.agent.docstring import Told, read_docstring
 from perdure.agent.injection import Injected, Provider
@@ -354,24 +355,23 @@ class Parameters:
     @functools.cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the parameters as one object, with descriptions from the docstring."""
-        properties: dict[str, Any] = {}
-        definitions: dict[str, Any] = {}
-        for name, shape in self.shapes.items():
-            schema = dict(shape.schema())
-            definitions.update(schema.pop("$defs", {}))
-            if name in self.told.parameters and "description" not in schema:
-                schema["description"] = self.told.parameters[name]
+        fields = {p.name: self.annotation(p.name, p.annotation) for p in self.declared}
+        _ = self.shapes  # names the parameter whose type cannot be stored
+        # One type for all, so that two classes of one name get two names.
+        whole = Shape(TypedDict("Arguments", fields)).schema()  # type: ignore[operator]
+        for name, schema in whole["properties"].items():
+            if name in self.told.parameters:
+                schema.setdefault("description", self.told.parameters[name])
             if name in self.defaults:
                 _show_default(schema, self.defaults[name])
-            properties[name] = schema
         out: dict[str, Any] = {
             "type": "object",
-            "properties": properties,
+            "properties": whole["properties"],
             "required": [name for name in self.names if name not in self.defaults],
             "additionalProperties": False,
         }
-        if definitions:
-            out["$defs"] = definitions
+        if "$defs" in whole:
+            out["$defs"] = whole["$defs"]
         return out
 
 
@@ -385,5 +385,10 @@ def _partial_keywords(fn: Callable[..., Any]) -> set[str]:
 
 
 def _show_default(schema: dict[str, Any], default: Any) -> None:
-    if isinstance(default, str | int | float | bool) or default is None or default in ([], {}):
-        schema.setdefault("default", default)
+    """Tell a default that JSON can express."""
+    shown = plain(default)
+    try:
+        json.dumps(shown, allow_nan=False)
+    except (TypeError, ValueError):
+        return
+    schema.setdefault("default", shown)

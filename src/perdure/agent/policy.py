@@ -17,6 +17,7 @@ Durability: TypeAlias = Literal["effects", "step", "strict"]
 """What waits for the disk besides effects: nothing, the end of each step, or every event."""
 
 DURABILITIES: tuple[Durability, ...] = ("effects", "step", "strict")
+"""The durabilities, from the lightest to the heaviest."""
 
 
 def is_a(value: object, kind: type | tuple[type, ...]) -> bool:

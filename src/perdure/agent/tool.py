@@ -113,7 +113,10 @@ class Tool(Declared, Generic[P, R]):
         self._hooks = _Hooks()
         self._settle(made_options(self, changes, base))
         functools.update_wrapper(
-            cast(Any, self), self.fn, assigned=("__module__", "__qualname__", "__doc__"), updated=()
+            cast(Any, self),
+            self.fn,
+            assigned=("__module__", "__name__", "__qualname__", "__doc__"),
+            updated=(),
         )
 
     def _settle(self, options: Options) -> None:

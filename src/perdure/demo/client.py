@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 TIMEOUT_SECONDS = 20.0
+"""How long the bank may take to answer."""
 
 
 class BankRefused(Exception):

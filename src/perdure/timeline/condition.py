@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from perdure.codec import decode
 from perdure.state.record import TERMINAL
 from perdure.store.protocol import NEVER, RunRow
 from perdure.timeline.amounts import duration, moment
@@ -44,6 +45,7 @@ MEANING: dict[Word, str] = {
     "cancelled": "ended because someone asked for it",
     "retired": "ended because no code can carry it on",
 }
+"""What each word means, for help pages."""
 
 Needs: TypeAlias = Literal["person", "worker", "time", "nothing"]
 """What has to come before the run moves."""
@@ -62,18 +64,18 @@ class Condition:
     since: int
 
 
-def condition(row: RunRow, now: int, *, dead: bool = False, note: str = "") -> Condition:
+def condition(row: RunRow, now: int, *, note: str = "") -> Condition:
     """How the run of this row stands at `now` (the store's clock).
 
-    `dead`: the lease holder's process is known to have ended. `note`: what the run itself noted for lists.
+    `note`: what the run itself noted for lists.
     """
     note = clean(note)
     if row.terminal:
         return _ended(row, note)
-    if row.worker is not None and row.lease_until > 0:
-        if row.lease_until > now and not dead:
-            return Condition("running", note, "nothing", row.updated_at)
-        return _abandoned(row, now, dead=dead)
+    if row.worker is not None and row.lease_until > now:
+        return Condition("running", note, "nothing", row.updated_at)
+    if row.worker is not None or row.lost is not None:
+        return _abandoned(row)
     if row.status == "held":
         return Condition("held", note or "needs a person", "person", row.updated_at)
     if row.status == "waiting":
@@ -88,14 +90,14 @@ def _ended(row: RunRow, note: str) -> Condition:
     return Condition(row.status, note, "nothing", row.updated_at)  # type: ignore[arg-type]
 
 
-def _abandoned(row: RunRow, now: int, *, dead: bool) -> Condition:
-    worker = clean(row.worker or "")
-    if dead:
-        return Condition("interrupted", f"worker {worker} died", "worker", row.updated_at)
-    ago = duration(now - row.lease_until)
-    return Condition(
-        "silent", f"worker {worker} fell silent, its lease ran out {ago} ago", "worker", row.lease_until
-    )
+def _abandoned(row: RunRow) -> Condition:
+    worker = clean(row.lost or row.worker or "")
+    if row.died:
+        return Condition(
+            "interrupted", f"worker {worker} died; no other has taken it over", "worker", row.updated_at
+        )
+    because = f"worker {worker} let its lease run out; no other has taken it over"
+    return Condition("silent", because, "worker", row.updated_at)
 
 
 def _waiting(row: RunRow, now: int, note: str) -> Condition:
@@ -110,3 +112,14 @@ def _waiting(row: RunRow, now: int, note: str) -> Condition:
         return Condition("overdue", f"due {late} ago, no worker has taken it up", "worker", row.due_at)
     left = duration(row.due_at - now)
     return Condition("waiting", f"until {moment(row.due_at)}, {left} from now{what}", "time", row.updated_at)
+
+
+def note_of(row: RunRow) -> str:
+    """What the run noted about itself for lists, in one line:
+
+    Its reason, and a detail; empty if it noted nothing.
+    """
+    noted = decode(row.info) if row.info else {}
+    if not isinstance(noted, dict):
+        return ""
+    return ": ".join(str(noted[name]) for name in ("reason", "detail") if noted.get(name))

@@ -8,10 +8,14 @@ microseconds.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
+from msgspec import Struct
+
 from perdure.state import events as e
-from perdure.store.protocol import NEVER, RunRow
+from perdure.state.record import Hold, RunRecord
+from perdure.store.protocol import NEVER, RunRow, StoreStats
 from perdure.timeline.amounts import stamp
 from perdure.timeline.condition import Condition
 from perdure.timeline.plain import jsonable
@@ -44,6 +48,43 @@ def run_document(row: RunRow, state: Condition) -> dict[str, Any]:
     }
 
 
+def record_document(record: RunRecord) -> dict[str, Any]:
+    """What a run is about and what it has used.
+
+    `result` is there when it succeeded, `error` when it failed.
+    """
+    ended = jsonable(plain(record.value))
+    return {
+        "goal": jsonable(plain(record.goal)),
+        "result": ended if record.ended == "succeeded" else None,
+        "error": ended if record.ended == "failed" else None,
+        "step": record.step,
+        "state_version": record.state_version,
+        "started_at": stamp(record.started_at),
+        "resumes": record.resumes,
+        "spent": _fields(record.spent),
+        "held": _held(record.held),
+        "cancel_requested_by": jsonable(record.cancel),
+    }
+
+
+def _held(held: Hold | None) -> dict[str, Any] | None:
+    if held is None:
+        return None
+    return {
+        "reason": jsonable(held.reason),
+        "detail": jsonable(held.detail),
+        "remedies": jsonable(held.remedies),
+        "path": held.path or None,
+        "at": stamp(held.at),
+    }
+
+
+def stats_document(numbers: StoreStats) -> dict[str, Any]:
+    """Counts and sizes of a store, in bytes."""
+    return jsonable(asdict(numbers))  # type: ignore[no-any-return]
+
+
 def why_document(reason: Why) -> dict[str, Any]:
     """Why a run does not move."""
     return {
@@ -65,6 +106,7 @@ def line_document(line: Line) -> dict[str, Any]:
         "kind": line.kind,
         "text": jsonable(line.text),
         "detail": jsonable(line.detail),
+        "until": stamp(line.until) if 0 < line.until < NEVER else None,
     }
     if line.call is not None:
         document["call"] = _call(line.call)
@@ -103,6 +145,10 @@ def event_document(event: e.Event) -> dict[str, Any]:
     """One event as it is in the journal, its values decoded to plain data."""
     fields = {name: _field(name, getattr(event.body, name)) for name in event.body.__struct_fields__}
     return {"seq": event.seq, "at": stamp(event.at), "epoch": event.epoch, "kind": event.kind, "body": fields}
+
+
+def _fields(value: Struct) -> dict[str, Any]:
+    return {name: jsonable(getattr(value, name)) for name in value.__struct_fields__}
 
 
 def _field(name: str, value: Any) -> Any:

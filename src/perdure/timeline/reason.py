@@ -40,16 +40,15 @@ def why(
     record: RunRecord,
     now: int,
     *,
-    dead: bool = False,
     inbox: Sequence[Inbound] = (),
     note: str = "",
 ) -> Why:
     """Why this run does not move, at `now` by the store's clock.
 
-    `dead`: its worker's process is known to have ended.
+    `inbox`: the messages that it has not taken yet. `note`: what the run noted about itself for lists.
     """
-    state = condition(row, now, dead=dead, note=note)
-    facts = tuple(_facts(row, record, now, dead=dead, inbox=inbox))
+    state = condition(row, now, note=note)
+    facts = tuple(_facts(row, record, now, inbox))
     return Why(row.run_id, state, _headline(state, record), facts, tuple(remedies(row, record, state)))
 
 
@@ -65,12 +64,10 @@ def _headline(state: Condition, record: RunRecord) -> str:
     return f"It has ended: {MEANING[state.word]}."
 
 
-def _facts(
-    row: RunRow, record: RunRecord, now: int, *, dead: bool, inbox: Sequence[Inbound]
-) -> Iterator[Fact]:
+def _facts(row: RunRow, record: RunRecord, now: int, inbox: Sequence[Inbound]) -> Iterator[Fact]:
     version = f", version {clean(row.version)}" if row.version else ""
     yield Fact("agent", f"{clean(row.agent)}{version}, state version {record.state_version}")
-    yield Fact("owner", _owner(row, now, dead=dead))
+    yield Fact("owner", _owner(row, now))
     if row.claims > 1:
         yield Fact("claims", f"{row.claims} without progress")
     if record.held is not None:
@@ -90,15 +87,14 @@ def _facts(
     yield Fact("storage", f"last event @{row.seq}, written {duration(now - row.updated_at)} ago")
 
 
-def _owner(row: RunRow, now: int, *, dead: bool) -> str:
-    if row.worker is None or row.lease_until == 0:
-        return f"nobody (epoch {row.epoch})"
-    worker = clean(row.worker)
-    if dead:
-        return f"worker {worker}, which has died (epoch {row.epoch})"
-    if row.lease_until > now:
-        return f"worker {worker}, lease for {duration(row.lease_until - now)} more (epoch {row.epoch})"
-    return f"worker {worker}, lease ran out {duration(now - row.lease_until)} ago (epoch {row.epoch})"
+def _owner(row: RunRow, now: int) -> str:
+    if row.worker is not None and row.lease_until > now:
+        lease = duration(row.lease_until - now)
+        return f"worker {clean(row.worker)}, lease for {lease} more (epoch {row.epoch})"
+    if row.lost is not None:
+        end = "which has died" if row.died else "which let its lease run out"
+        return f"nobody; last worker {clean(row.lost)}, {end} (epoch {row.epoch})"
+    return f"nobody (epoch {row.epoch})"
 
 
 _STANDINGS = {

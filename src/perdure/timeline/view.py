@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from perdure import codec
+from perdure.codec import decode
 from perdure.state import events as e
 
 Kind: TypeAlias = Literal[
@@ -31,8 +31,10 @@ Kind: TypeAlias = Literal[
     "released",
     "finished",
 ]
+"""What a line is about."""
 
 Standing: TypeAlias = Literal["open", "unknown", "done", "failed", "not_done", "retrying", "left-unknown"]
+"""What is known of a call, as `perdure.state.record` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a timeline. `seq` is its point (RUN@seq), `step` the step it belongs to (1, 2, 3 …)."""
+    """One line of a timeline. `seq` is its point (RUN@seq), `step` the step it belongs to (1, 2, 3 …).
+
+    `until` is a wait's deadline in microseconds, 0 on every other line.
+    """
 
     seq: int
     at: int
@@ -74,6 +79,7 @@ class Line:
     text: str
     detail: tuple[str, ...] = ()
     call: Call | None = None
+    until: int = 0
 
 
 @dataclass(slots=True)
@@ -134,7 +140,7 @@ def lines(events: Iterable[e.Event]) -> list[Line]:
 
 def plain(value: bytes) -> Any:
     """The plain data of value bytes; None for none."""
-    return codec.decode(value) if value else None
+    return decode(value) if value else None
 
 
 def argument(recorded: e.Argument, values: dict[int, bytes]) -> Any:
@@ -210,7 +216,7 @@ def _late(scan: _Scan, event: e.Event, body: e.CallLate) -> None:
 
 
 def _wait_opened(scan: _Scan, event: e.Event, body: e.WaitOpened) -> None:
-    scan.add(event, "wait", body.name, str(body.deadline))
+    scan.lines.append(Line(event.seq, event.at, scan.step, "wait", body.name, until=body.deadline))
 
 
 def _wait_closed(scan: _Scan, event: e.Event, body: e.WaitClosed) -> None:

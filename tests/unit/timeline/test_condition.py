@@ -41,27 +41,29 @@ LIVE = {"status": "running", "worker": "w-1", "lease_until": NOW + 20 * SECOND}
 
 
 @pytest.mark.parametrize(
-    ("changes", "dead", "word", "needs"),
+    ("changes", "word", "needs"),
     [
-        ({}, False, "ready", "worker"),
-        (LIVE, False, "running", "nothing"),
-        (LIVE, True, "interrupted", "worker"),
-        (LIVE | {"lease_until": NOW - SECOND}, False, "silent", "worker"),
-        (LIVE | {"lease_until": NOW - SECOND}, True, "interrupted", "worker"),
-        ({"status": "waiting", "due_at": NOW + SECOND}, False, "waiting", "time"),
-        ({"status": "waiting", "due_at": NEVER}, False, "waiting", "person"),
-        ({"status": "waiting", "due_at": NOW - SECOND}, False, "overdue", "worker"),
-        ({"status": "waiting", "due_at": NEVER, "pending": 2}, False, "overdue", "worker"),
-        ({"status": "held", "due_at": NEVER}, False, "held", "person"),
-        ({"status": "running"}, False, "ready", "worker"),
-        ({"status": "succeeded", "terminal": True}, False, "succeeded", "nothing"),
-        ({"status": "failed", "terminal": True}, False, "failed", "nothing"),
-        ({"status": "cancelled", "terminal": True}, False, "cancelled", "nothing"),
-        ({"status": "retired", "terminal": True}, False, "retired", "nothing"),
+        ({}, "ready", "worker"),
+        (LIVE, "running", "nothing"),
+        ({"status": "running", "lost": "w-1", "died": True}, "interrupted", "worker"),
+        ({"lost": "w-1", "died": True}, "interrupted", "worker"),
+        ({"lost": "w-1"}, "silent", "worker"),
+        ({"status": "waiting", "lost": "w-1", "pending": 1}, "silent", "worker"),
+        (LIVE | {"lease_until": NOW - SECOND}, "silent", "worker"),
+        ({"status": "waiting", "due_at": NOW + SECOND}, "waiting", "time"),
+        ({"status": "waiting", "due_at": NEVER}, "waiting", "person"),
+        ({"status": "waiting", "due_at": NOW - SECOND}, "overdue", "worker"),
+        ({"status": "waiting", "due_at": NEVER, "pending": 2}, "overdue", "worker"),
+        ({"status": "held", "due_at": NEVER}, "held", "person"),
+        ({"status": "running"}, "ready", "worker"),
+        ({"status": "succeeded", "terminal": True}, "succeeded", "nothing"),
+        ({"status": "failed", "terminal": True}, "failed", "nothing"),
+        ({"status": "cancelled", "terminal": True}, "cancelled", "nothing"),
+        ({"status": "retired", "terminal": True}, "retired", "nothing"),
     ],
 )
-def test_each_way_to_stand_has_its_own_word(changes: Any, dead: bool, word: str, needs: str) -> None:
-    stands = condition(row(**changes), NOW, dead=dead)
+def test_each_way_to_stand_has_its_own_word(changes: Any, word: str, needs: str) -> None:
+    stands = condition(row(**changes), NOW)
     assert (stands.word, stands.needs) == (word, needs)
     assert stands.word in MEANING
 
@@ -79,13 +81,12 @@ def test_an_end_with_an_unknown_word_is_damage_and_is_said() -> None:
 
 
 def test_the_reason_says_how_long_and_who() -> None:
-    assert condition(row(**LIVE), NOW, dead=True).because == "worker w-1 died"
-    silent = condition(row(**LIVE | {"lease_until": NOW - 12 * SECOND}), NOW)
-    assert silent.because == "worker w-1 fell silent, its lease ran out 12 s ago"
+    assert condition(row(lost="w-1", died=True), NOW).because == "worker w-1 died; no other has taken it over"
+    assert condition(row(lost="w-1"), NOW).because.startswith("worker w-1 let its lease run out;")
     assert condition(row(), NOW).because == "no worker has claimed it for 10 s"
     assert condition(row(status="held"), NOW, note="over-budget").because == "over-budget"
 
 
 def test_notes_and_names_from_the_store_cannot_act_on_a_terminal() -> None:
     assert condition(row(status="held"), NOW, note="\x1b[2J").because == r"\x1b[2J"
-    assert "\x1b" not in condition(row(**LIVE | {"worker": "\x1b[2J"}), NOW, dead=True).because
+    assert "\x1b" not in condition(row(lost="\x1b[2J"), NOW).because

@@ -1,0 +1,151 @@
+"""Commands with which a person answers a run: resolve, release, retry, cancel.
+
+Each puts one message into the run's inbox, durably and without a lease; whoever drives the run applies it
+once. None of them loads a user's code. An answer that the run cannot take is refused before anything is
+written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import click
+
+from perdure import journal
+from perdure.cli import exits
+from perdure.cli.options import Options, stored
+from perdure.cli.storage import find, there
+from perdure.errors import NothingToResolve
+from perdure.host import Runtime
+from perdure.store.protocol import RunRow
+from perdure.timeline.plain import clean, jsonable
+
+
+def _user() -> str:
+    """Who types: the name of the operating system's user."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _answering(command: Any) -> Any:
+    """The options that every answer takes."""
+    by = click.option(
+        "--by", default=_user, show_default="the user's name", help="Who answers; it is recorded."
+    )
+    note = click.option("--note", default="", help="Why; it is recorded.")
+    return by(note(stored(command)))
+
+
+@click.command(short_help="Say what became of a call whose reply never came.")
+@click.argument("run")
+@click.argument("call", required=False)
+@click.option("--done", metavar="RESULT", help="It happened, with this result: JSON, or else text.")
+@click.option("--not-done", is_flag=True, help="It did not happen; it may be made again.")
+@click.option("--failed", metavar="MESSAGE", help="It failed for good; the step gets this error.")
+@_answering
+def resolve(options: Options, run: str, call: str | None, **answer: Any) -> int:
+    """Say what became of a call whose reply never came. CALL may be left out if only one is unknown."""
+    given = {name: value for name, value in answer.items() if value not in (None, False)}
+    verdict = {name: given[name] for name in ("done", "not_done", "failed") if name in given}
+    who = {"by": answer["by"], "note": answer["note"]}
+    if len(verdict) != 1:
+        raise click.UsageError("give exactly one of --done RESULT, --not-done, --failed MESSAGE")
+    if "done" in verdict:
+        verdict["done"] = _result(verdict["done"])
+
+    async def act(runtime: Runtime, row: RunRow) -> dict[str, Any]:
+        path = call or await _only_unknown(runtime, row.run_id)
+        await runtime.resolve(row.run_id, path, **verdict, **who)
+        return {"call": path}
+
+    return _send(options, run, "resolve", who, act)
+
+
+def _result(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+async def _only_unknown(runtime: Runtime, run_id: str) -> str:
+    calls = (await journal.load(runtime.store, run_id)).record.calls.values()
+    unknown = [call for call in calls if call.standing in ("open", "unknown")]
+    if len(unknown) == 1:
+        return unknown[0].path
+    if not unknown:
+        raise NothingToResolve(f"run {clean(run_id)} has no call whose outcome is open", run_id=run_id)
+    names = ", ".join(f"{call.path} ({clean(call.name)})" for call in unknown)
+    raise NothingToResolve(f"run {clean(run_id)} has several: {names}", remedy="name the CALL", run_id=run_id)
+
+
+@click.command(short_help="Let a held run go on as it is.")
+@click.argument("run")
+@_answering
+def release(options: Options, run: str, **who: str) -> int:
+    """Let a held run go on as it is."""
+
+    async def act(runtime: Runtime, row: RunRow) -> dict[str, Any]:
+        await runtime.release(row.run_id, **who)
+        return {}
+
+    return _send(options, run, "release", who, act)
+
+
+@click.command(short_help="Execute a held run's open step again.")
+@click.argument("run")
+@click.option("--restart", is_flag=True, help="Without the step's records; only if nothing in it acts.")
+@_answering
+def retry(options: Options, run: str, restart: bool, **who: str) -> int:
+    """Execute a held run's open step again, after you have mended it."""
+
+    async def act(runtime: Runtime, row: RunRow) -> dict[str, Any]:
+        await runtime.retry(row.run_id, restart=restart, **who)
+        return {"restart": restart}
+
+    return _send(options, run, "retry", who, act)
+
+
+@click.command(short_help="End a run.")
+@click.argument("run")
+@_answering
+def cancel(options: Options, run: str, **who: str) -> int:
+    """End a run: no new act is begun, and it is cancelled once every open call has a verdict."""
+
+    async def act(runtime: Runtime, row: RunRow) -> dict[str, Any]:
+        await runtime.cancel(row.run_id, **who)
+        return {}
+
+    return _send(options, run, "cancel", who, act)
+
+
+Act = Callable[[Runtime, RunRow], Awaitable[dict[str, Any]]]
+"""Sends one answer to the run of a row, and tells what more there is to say of it."""
+
+
+def _send(options: Options, text: str, verb: str, who: dict[str, str], act: Act) -> int:
+    """Carry an answer to the run that `text` means, and say that it is durable."""
+
+    async def sent() -> tuple[RunRow, dict[str, Any]]:
+        async with there(options) as store, Runtime(store) as runtime:
+            row = await find(store, text)
+            return row, await act(runtime, row)
+
+    row, more = asyncio.run(sent())
+    if options.json:
+        from perdure.cli.notice import print_document
+
+        print_document({"run_id": jsonable(row.run_id), "accepted": verb, "by": who["by"], **more})
+        return exits.OK
+    call = f" call {more['call']}" if "call" in more else ""
+    click.echo(f"recorded: {verb} {clean(row.run_id)}{call}, by {clean(who['by'])}")
+    click.echo(
+        f"the next worker applies it: perdure run FILE:AGENT --id {clean(row.run_id)}, or perdure worker"
+    )
+    return exits.OK

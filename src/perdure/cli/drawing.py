@@ -1,0 +1,234 @@
+"""One run's timeline as it is drawn in a terminal: a line for each call, a notch for each crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from perdure.cli.screen import columns, commands, pairs, screen, word
+from perdure.state.events import Event
+from perdure.state.record import RunRecord
+from perdure.store.protocol import NEVER, RunRow
+from perdure.timeline.amounts import duration, moment, stamp
+from perdure.timeline.document import event_document
+from perdure.timeline.plain import brief, clean
+from perdure.timeline.reason import Why
+from perdure.timeline.view import Call, Line, Reference, plain
+
+FOLD_ABOVE = 60  # lines
+KEEP_FIRST, KEEP_LAST = 6, 40
+"""A timeline of more than FOLD_ABOVE lines is drawn as its first and last lines, and a fold between them."""
+
+_CALL_MARKS = {
+    "done": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "unknown": ("?", "bold yellow"),
+    "open": ("…", "yellow"),
+    "retrying": ("↺", "yellow"),
+    "not_done": ("○", "yellow"),
+    "left-unknown": ("?", "yellow"),
+}
+
+_MARKS = {
+    "started": ("●", "bold"),
+    "resumed": ("↻", "bold cyan"),
+    "unknown": ("?", "bold yellow"),
+    "reconciled": ("!", "bold cyan"),
+    "late": ("«", "yellow"),
+    "wait": ("⏸", "blue"),
+    "woke": ("▶", "blue"),
+    "cancel": ("⊘", "red"),
+    "step": ("─", "dim"),
+    "restarted": ("↶", "bold yellow"),
+    "held": ("⏸", "bold magenta"),
+    "released": ("▶", "magenta"),
+    "finished": ("■", "bold"),
+}
+
+VERDICTS = {
+    "done": "it had happened; not repeated",
+    "not_done": "it had not happened; may be made again",
+    "failed": "it had failed",
+    "left-unknown": "left unknown, as the tool asks for",
+}
+"""What became of an unknown call, in words."""
+
+CAUSES = {
+    "crash": "the worker died inside it",
+    "timeout": "no reply in time",
+    "cancelled": "it was cancelled while it ran",
+    "connection": "the connection was lost",
+    "error": "it raised an error that tells nothing of the outcome",
+}
+"""Why an outcome is unknown, in words."""
+
+
+def timeline(lines: Sequence[Line], *, whole: bool) -> Table:
+    """The lines as a table:
+
+    Point, time since the start, mark, what, class, time taken, and what came of it.
+    """
+    start = lines[0].at if lines else 0
+    drawn = [line for line in lines if line.kind != "step" or line.detail]
+    folded = 0 if whole or len(drawn) <= FOLD_ABOVE else len(drawn) - KEEP_FIRST - KEEP_LAST
+    rows: list[Sequence[str | Text]] = [
+        _row(line, start) for line in (drawn[:KEEP_FIRST] if folded else drawn)
+    ]
+    if folded:
+        rows.append(["", "", "", Text(f"… {folded} lines folded, --all shows them", "dim"), "", "", ""])
+        rows += [_row(line, start) for line in drawn[-KEEP_LAST:]]
+    return columns(("@", "AT", "", "WHAT", "CLASS", "TOOK", ""), rows, whole=(0, 1, 2, 3))
+
+
+def _row(line: Line, start: int) -> list[str | Text]:
+    at = Text(f"+{duration(line.at - start)}", "dim")
+    if line.call is not None:
+        mark = Text(*_CALL_MARKS[line.call.standing])
+        return [
+            str(line.seq),
+            at,
+            mark,
+            clean(line.call.name),
+            line.call.effect,
+            _took(line.call),
+            _came(line.call),
+        ]
+    mark = Text(*_MARKS[line.kind])
+    what, more = _notch(line)
+    return [str(line.seq), at, mark, Text(what, _MARKS[line.kind][1]), "", "", Text(more)]
+
+
+def _took(call: Call) -> str:
+    return duration(call.ended - call.began) if call.began and call.ended else ""
+
+
+def _came(call: Call) -> Text:
+    """Arguments and outcome in one line."""
+    text = Text(arguments(call))
+    if call.standing == "done":
+        text.append(f" → {brief(call.value, 70)}")
+    elif call.standing in ("failed", "retrying"):
+        text.append(f" → {fault(call.value)}", "red")
+    else:
+        text.append(f" → {call.standing.replace('_', ' ')}", "yellow")
+    if call.attempts > 1:
+        text.append(f"   attempt {call.attempts}", "dim")
+    return text
+
+
+def arguments(call: Call) -> str:
+    """The arguments as they would be written in a call, shortened."""
+    parts = (f"{clean(name)}={_argument(value)}" for name, value in call.args.items())
+    return f"({', '.join(parts)})"
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, Reference):
+        return clean(value.where)
+    return brief([value], 42)[1:-1] if isinstance(value, str) else brief(value, 40)
+
+
+def fault(value: Any) -> str:
+    """A recorded error in one line."""
+    if isinstance(value, dict) and isinstance(value.get("type"), str):
+        return brief(f"{value['type']}: {value.get('message', '')}", 90)
+    return brief(value, 90)
+
+
+def _notch(line: Line) -> tuple[str, str]:
+    """What a line that is no call says, and what it adds."""
+    detail = [clean(part) for part in line.detail]
+    text = clean(line.text)
+    match line.kind:
+        case "started":
+            return f"started {text}", moment(line.at)
+        case "resumed":
+            return "taken up", " · ".join([f"worker {text}", *detail])
+        case "unknown":
+            return f"{text}: outcome unknown", " · ".join([CAUSES.get(detail[0], detail[0]), *detail[1:]])
+        case "reconciled":
+            verdict, by, *evidence = detail
+            return f"{text}: {VERDICTS.get(verdict, verdict)}", " · ".join(_given([f"by {by}", *evidence]))
+        case "late":
+            return f"{text}: a reply came late", " · ".join(detail)
+        case "wait":
+            return f"waits: {text}", "for ever" if line.until >= NEVER else f"until {moment(line.until)}"
+        case "woke":
+            return f"wait ended: {text}", ""
+        case "cancel":
+            return f"cancel asked for by {text}", " · ".join(detail)
+        case "restarted":
+            return "step begun anew", " · ".join([text, *detail])
+        case "held":
+            return f"held: {text}", " · ".join(detail)
+        case "released":
+            return f"released by {text}", " · ".join(_given(detail))
+        case "finished":
+            return text, ""
+        case _:
+            return text, " · ".join(detail)
+
+
+def _given(parts: Iterable[str]) -> list[str]:
+    return [part for part in parts if part.strip() and part != "by "]
+
+
+# ---------------------------------------------------------------------------------------------- whole screens
+
+
+def draw_run(
+    row: RunRow, record: RunRecord, answer: Why, lines: Sequence[Line], *, whole: bool, upto: int | None
+) -> None:
+    """Header, timeline, how it ended or why it does not move, and what can be done next."""
+    console = screen()
+    head = Text.assemble(
+        (clean(row.run_id), "bold"), f"   {clean(row.agent)}   ", word(answer.condition.word)
+    )
+    if answer.condition.because and not row.terminal:
+        head.append(f"   {answer.condition.because}", "dim")
+    console.print(head)
+    console.print(Text(f'  "{brief(plain(record.goal), 100)}"'), Text(_span(row, record), "dim"), sep="\n  ")
+    if upto is not None:
+        console.print(Text(f"  up to event {upto} of {row.seq}", "bold"))
+    console.print()
+    console.print(timeline(lines, whole=whole))
+    if row.terminal and upto is None:
+        label = "error" if record.ended == "failed" else "result"
+        shown = fault(plain(record.value)) if record.ended == "failed" else brief(plain(record.value), 200)
+        console.print(Text.assemble("\n", (f"{label}  ", "bold"), shown))
+    elif record.held is not None and upto is None:
+        console.print(Text.assemble("\n", ("held  ", "bold magenta"), clean(record.held.detail)))
+    if answer.remedies and upto is None:
+        console.print(commands(answer.remedies))
+
+
+def _span(row: RunRow, record: RunRecord) -> str:
+    spent = record.spent
+    tokens = spent.input_tokens + spent.output_tokens
+    parts = [
+        f"started {moment(record.started_at)}",
+        f"{'took' if row.terminal else 'open for'} {duration(record.updated_at - record.started_at)}",
+        f"{spent.steps} steps, {spent.calls} calls" + (f", {tokens} tokens" if tokens else ""),
+        f"taken up {record.resumes} time{'' if record.resumes == 1 else 's'}",
+    ]
+    return " · ".join(parts)
+
+
+def draw_why(answer: Why) -> None:
+    """The answer to `why`, on one screen."""
+    console = screen()
+    console.print(Text.assemble((clean(answer.run_id), "bold"), "   ", word(answer.condition.word)))
+    console.print(Text(answer.headline, "bold"))
+    console.print(pairs([(fact.label, fact.text) for fact in answer.facts]))
+    if answer.remedies:
+        console.print(commands(answer.remedies))
+
+
+def events_listed(events: Iterable[Event]) -> Iterable[str]:
+    """Each event in one line: number, moment, epoch, kind, and its body, shortened."""
+    for event in events:
+        body = brief(event_document(event)["body"], 150)
+        yield f"{event.seq:>6}  {stamp(event.at)}  e{event.epoch:<3} {event.kind:<18} {body}"

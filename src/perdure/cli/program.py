@@ -1,0 +1,135 @@
+"""The `perdure` program: its commands by name, and what becomes of errors.
+
+A command's module is loaded when the command is called, so that looking at runs stays fast. Whatever goes
+wrong leaves as an exit code of `exits` and, on standard error, as what happened, what is safe and a remedy;
+with --json as one document on standard output. A traceback of perdure's own is shown only with --trace.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from perdure.cli import exits
+from perdure.cli.options import Options
+from perdure.errors import PerdureError
+
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Begin": ("demo", "init", "run", "worker"),
+    "Look": ("runs", "show", "why", "stats"),
+    "Act": ("resolve", "release", "retry", "cancel"),
+    "Care": ("verify", "doctor", "explain"),
+}
+"""Every command, in the order of the help page."""
+
+_HOMES = {
+    "demo": "start",
+    "init": "start",
+    "run": "run",
+    "worker": "run",
+    "verify": "care",
+    "doctor": "care",
+    "explain": "care",
+    "resolve": "act",
+    "release": "act",
+    "retry": "act",
+    "cancel": "act",
+}
+"""The module in which a command lives, where it is not `read`."""
+
+
+class Program(click.Group):
+    """A group whose commands are loaded when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command's name."""
+        return [name for names in SECTIONS.values() for name in names]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"perdure.cli.{_HOMES.get(cmd_name, 'read')}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The help page's list, in sections."""
+        for section, names in SECTIONS.items():
+            known = ((name, self.get_command(ctx, name)) for name in names)
+            rows = [(name, command.get_short_help_str(90)) for name, command in known if command]
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+
+@click.command(
+    cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.version_option(package_name="perdure", message="perdure %(version)s")
+def program() -> None:
+    """perdure: let an LLM agent survive a crash, a deploy, a lost reply or a day-long wait.
+
+    Start with `perdure demo`. Every command takes --json; `perdure explain CODE` explains an error.
+    """
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the program with these arguments (default: the process's own) and exit."""
+    _forgive_narrow_encodings()
+    options = Options()
+    try:
+        result = program.main(args=arguments, prog_name="perdure", obj=options, standalone_mode=False)
+        sys.stdout.flush()
+        code = result if isinstance(result, int) else exits.OK
+    except PerdureError as error:
+        code = _told(error, options)
+    except click.exceptions.Exit as leaving:
+        code = leaving.exit_code
+    except click.ClickException as error:
+        code = _misused(error, options)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("stopped", err=True)
+        code = exits.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: nothing more to say
+        code = exits.FAILURE
+    sys.exit(code)
+
+
+def _forgive_narrow_encodings() -> None:
+    """A terminal that lacks a character shows an escape instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _told(error: PerdureError, options: Options) -> int:
+    from perdure.cli.notice import error_document, error_lines, print_document
+
+    if options.trace:
+        import traceback
+
+        click.echo("".join(traceback.format_exception(error)), err=True)
+    code = exits.code_of(error)
+    if options.json:
+        print_document(error_document(error, code))
+    else:
+        for line in error_lines(error):
+            click.echo(line, err=True)
+    return code
+
+
+def _misused(error: click.ClickException, options: Options) -> int:
+    from perdure.cli.notice import print_document
+
+    if options.json or "--json" in sys.argv:
+        document: dict[str, Any] = {"code": None, "what": error.format_message(), "exit": error.exit_code}
+        print_document({"error": document})
+    else:
+        error.show()
+    return error.exit_code

@@ -1,0 +1,219 @@
+"""Commands that look: runs, show, why, stats.
+
+They never load a user's code, never build a user's object and never write (law 14); a store that is not there
+stays not there. A run is only shown as ended if its terminal event was written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import click
+
+from perdure.cli.options import Options, stored
+from perdure.cli.storage import find, point, there
+from perdure.errors import BadPoint
+from perdure.store.protocol import Query, RunRow, Store
+from perdure.timeline.condition import Condition, Word, condition, note_of
+
+PAGE = 200
+"""Runs that are listed at a time, at least."""
+
+
+# ---------------------------------------------------------------------------------------------- runs
+
+
+@click.command(short_help="List runs, and why each stands where it stands.")
+@click.option("--status", "words", multiple=True, type=click.Choice(get_args(Word)), help="Only these.")
+@click.option("--agent", help="Only runs of this agent.")
+@click.option("--open", "open_only", is_flag=True, help="Only runs that have not ended.")
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 100_000), help="At most so many."
+)
+@stored
+def runs(options: Options, words: tuple[str, ...], agent: str | None, open_only: bool, limit: int) -> int:
+    """List runs, and why each stands where it stands."""
+    return asyncio.run(_runs(options, frozenset(words), Query(agent=agent, open_only=open_only, limit=limit)))
+
+
+async def _runs(options: Options, words: frozenset[str], query: Query) -> int:
+    async with there(options) as store:
+        found, more = await _matching(store, words, query)
+        now, url = store.now(), store.url
+    if options.json:
+        from perdure.cli.notice import print_document
+        from perdure.timeline.amounts import stamp
+        from perdure.timeline.document import run_document
+
+        listed = [run_document(row, state) for row, state in found]
+        print_document({"store": url, "now": stamp(now), "more": more, "runs": listed})
+        return 0
+    from perdure.cli.listing import draw_runs
+
+    draw_runs(found, now, more=more)
+    return 0
+
+
+async def _matching(
+    store: Store, words: frozenset[str], query: Query
+) -> tuple[list[tuple[RunRow, Condition]], bool]:
+    """The newest runs that match, and whether there are more.
+
+    Words are derived, so they are filtered here.
+    """
+    found: list[tuple[RunRow, Condition]] = []
+    before: tuple[int, str] | None = None
+    while True:
+        page = await store.list(
+            Query(
+                agent=query.agent, open_only=query.open_only, limit=max(query.limit + 1, PAGE), before=before
+            )
+        )
+        for row in page:
+            state = condition(row, store.now(), note=note_of(row))
+            if not words or state.word in words:
+                found.append((row, state))
+            if len(found) > query.limit:
+                return found[: query.limit], True
+        if len(page) < max(query.limit + 1, PAGE):
+            return found, False
+        before = (page[-1].created_at, page[-1].run_id)
+
+
+# ---------------------------------------------------------------------------------------------- show
+
+
+@click.command(short_help="Show one run: its calls, what came of them, its crashes.")
+@click.argument("run")
+@click.option("--events", is_flag=True, help="Every event, one a line.")
+@click.option("--all", "whole", is_flag=True, help="Fold nothing away.")
+@stored
+def show(options: Options, run: str, events: bool, whole: bool) -> int:
+    """Show one run:
+
+    What it did, what came of each call, where it was interrupted. RUN@41 shows it up to event 41.
+    """
+    return asyncio.run(_show(options, run, events=events, whole=whole))
+
+
+async def _show(options: Options, text: str, *, events: bool, whole: bool) -> int:
+    from perdure import journal
+    from perdure.timeline.reason import why
+    from perdure.timeline.view import lines
+
+    name, seq = point(text)
+    async with there(options) as store:
+        row = await find(store, name)
+        history = await journal.history(store, row.run_id)
+        past = await journal.load(store, row.run_id)
+        now = store.now()
+    if seq is not None and not any(event.seq == seq for event in history):
+        raise BadPoint(f"run {row.run_id} has the events 1 to {row.seq}, and no event {seq}")
+    kept = [event for event in history if seq is None or event.seq <= seq]
+    answer = why(past.row, past.record, now, inbox=past.inbox, note=note_of(row))
+    if options.json:
+        _print_show(past.row, past.record, answer, kept, events=events)
+    elif events:
+        from perdure.cli.drawing import events_listed
+
+        for line in events_listed(kept):
+            click.echo(line)
+    else:
+        from perdure.cli.drawing import draw_run
+
+        draw_run(past.row, past.record, answer, lines(kept), whole=whole, upto=seq)
+    return 0
+
+
+def _print_show(row: RunRow, record: Any, answer: Any, kept: Sequence[Any], *, events: bool) -> None:
+    from perdure.cli.notice import print_document
+    from perdure.timeline import document as written
+    from perdure.timeline.view import lines
+
+    document: dict[str, Any] = {"run": written.run_document(row, answer.condition)}
+    document |= written.record_document(record)
+    if events:
+        document["events"] = [written.event_document(event) for event in kept]
+    else:
+        document["timeline"] = [written.line_document(line) for line in lines(kept)]
+        document["why"] = written.why_document(answer)
+    print_document(document)
+
+
+# ---------------------------------------------------------------------------------------------- why
+
+
+@click.command(short_help="Say why a run is not moving.")
+@click.argument("run")
+@stored
+def why(options: Options, run: str) -> int:
+    """Say on one screen why a run is not moving, and what would make it move."""
+    return asyncio.run(_why(options, run))
+
+
+async def _why(options: Options, text: str) -> int:
+    from perdure import journal
+    from perdure.timeline import reason
+
+    async with there(options) as store:
+        row = await find(store, text)
+        past = await journal.load(store, row.run_id)
+        answer = reason.why(past.row, past.record, store.now(), inbox=past.inbox, note=note_of(row))
+    if options.json:
+        from perdure.cli.notice import print_document
+        from perdure.timeline.document import run_document, why_document
+
+        print_document({"run": run_document(past.row, answer.condition), "why": why_document(answer)})
+        return 0
+    from perdure.cli.drawing import draw_why
+
+    draw_why(answer)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------- stats
+
+
+@click.command(short_help="Count runs, events and bytes.")
+@stored
+def stats(options: Options) -> int:
+    """Count runs, events and bytes."""
+    return asyncio.run(_stats(options))
+
+
+async def _stats(options: Options) -> int:
+    async with there(options) as store:
+        numbers, url = await store.stats(), store.url
+    if options.json:
+        from perdure.cli.notice import print_document
+        from perdure.timeline.document import stats_document
+
+        print_document({"store": url, **stats_document(numbers)})
+        return 0
+    from perdure.cli.screen import pairs, screen
+    from perdure.timeline.amounts import size
+    from perdure.timeline.plain import clean
+
+    console = screen()
+    total = sum(numbers.runs.values())
+    kinds = ", ".join(f"{count} {clean(status)}" for status, count in sorted(numbers.runs.items()))
+    stored_bytes = numbers.event_bytes + numbers.snapshot_bytes + numbers.blob_bytes
+    per_event = f", {numbers.event_bytes / numbers.events:.0f} B each" if numbers.events else ""
+    parts = f"events {size(numbers.event_bytes)}, snapshots {size(numbers.snapshot_bytes)}"
+    parts += f", large values {size(numbers.blob_bytes)}"
+    console.print(
+        pairs(
+            [
+                ("store", clean(url)),
+                ("runs", f"{total:,}" + (f": {kinds}" if kinds else "")),
+                ("events", f"{numbers.events:,}{per_event}"),
+                ("bytes", f"{size(stored_bytes)}: {parts}"),
+                ("file", f"{size(numbers.file_bytes)}, write-ahead log {size(numbers.wal_bytes)}"),
+                *((clean(name), clean(fact)) for name, fact in numbers.facts.items()),
+            ],
+            indent=0,
+        )
+    )
+    return 0

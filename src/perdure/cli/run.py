@@ -1,0 +1,270 @@
+"""Commands that execute agents: run (one run, here) and worker (every open run, until stopped)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from perdure.agent import Agent, Cancelled, Failed, Finished, Held, Outcome, Retired, Waiting
+from perdure.cli import exits
+from perdure.cli.options import Options, stored
+from perdure.cli.storage import url_of
+from perdure.clock import SYSTEM
+from perdure.codec import plain
+from perdure.errors import AmbiguousRun, BadGoal, NoSuchRun, NotServed, PerdureError
+from perdure.host import Runtime
+from perdure.store.protocol import Query, RunRow
+from perdure.timeline.amounts import moment
+from perdure.timeline.plain import brief, clean, jsonable
+
+OPEN_SHOWN = 8
+"""Open runs that are named when it is not clear which one is meant."""
+
+
+@dataclass(slots=True)
+class Order:
+    """What `perdure run` was asked for; `run_id` is filled in as soon as it is known."""
+
+    app: str
+    goal: str | None
+    run_id: str | None
+    check: bool
+    detach: bool
+
+
+@click.command(short_help="Start a run here, or carry one on.")
+@click.argument("app", metavar="FILE[:AGENT]")
+@click.argument("goal", required=False)
+@click.option("--id", "run_id", help="The run's id. Default: the only open run of this agent, else a new id.")
+@click.option("--check/--no-check", default=True, show_default=True, help="Replay each step from its record.")
+@click.option("--detach", is_flag=True, help="Make the run durable and leave it to a worker.")
+@stored
+def run(options: Options, /, app: str, goal: str | None, run_id: str | None, **how: bool) -> int:
+    """Start a run here, or carry one on, until it ends, waits or is held.
+
+    GOAL is text, or JSON for an agent with a goal type. Without GOAL the agent's open run is carried on.
+    Ctrl-C leaves the run where it is; the same command goes on from there.
+    """
+    order = Order(app, goal, run_id, how["check"], how["detach"])
+    began = time.monotonic()
+    try:
+        outcome = asyncio.run(_run(options, order))
+    except KeyboardInterrupt:
+        return _left(options, order)
+    if outcome is None:
+        return _detached(options, order)
+    return _told(options, order, outcome, time.monotonic() - began)
+
+
+async def _run(options: Options, order: Order) -> Outcome[Any] | None:
+    from perdure.cli.app import load
+
+    agent = load(order.app)
+    agent.validate()
+    async with Runtime(url_of(options), [agent], check=order.check) as runtime:
+        row = await _meant(runtime, agent, order)
+        order.run_id = row.run_id if row is not None else order.run_id or SYSTEM.new_id()
+        _say(options, _opening(row, order, agent, runtime.store.url))
+        if row is None or order.goal is not None:
+            goal = _goal(agent, order.goal)
+            if order.detach:
+                await runtime.start(agent, order.run_id, goal)
+                return None
+            return await runtime.run(agent, order.run_id, goal)
+        return None if order.detach else await runtime.resume(order.run_id)
+
+
+async def _meant(runtime: Runtime, agent: Agent[Any, Any, Any], order: Order) -> RunRow | None:
+    """The run that is there already, if one is meant: by id, or because it is the agent's only open one."""
+    if order.run_id is not None:
+        try:
+            row = await runtime.store.row(order.run_id)
+        except NoSuchRun:
+            return None
+        if row.agent != agent.name:
+            raise NotServed(f"run {row.run_id} belongs to agent {clean(row.agent)}, not to {agent.name}")
+        return row
+    if order.goal is not None:
+        return None
+    rows = await runtime.store.list(Query(agent=agent.name, open_only=True, limit=OPEN_SHOWN + 1))
+    if len(rows) > 1:
+        names = [row.run_id for row in rows[:OPEN_SHOWN]]
+        raise AmbiguousRun(
+            f"agent {agent.name} has several open runs: {', '.join(map(clean, names))}",
+            remedy=f"perdure run {order.app} --id {clean(names[0])}, or give a GOAL for a new one",
+            matches=names,
+        )
+    return rows[0] if rows else None
+
+
+def _goal(agent: Agent[Any, Any, Any], text: str | None) -> Any:
+    """The goal as the agent's goal type has it:
+
+    Text where it takes text, else JSON; its defaults if none is given.
+    """
+    candidates: list[Any] = [{}] if text is None else [text]
+    if text is not None:
+        with contextlib.suppress(ValueError):  # not JSON: only the text itself is a candidate
+            candidates.append(json.loads(text))
+    refusal: PerdureError | None = None
+    for candidate in candidates:
+        try:
+            return agent.goal_shape.restore(plain(candidate), where="$.goal")
+        except PerdureError as error:
+            refusal = error
+    if text is None:
+        raise BadGoal(f"agent {agent.name} needs a goal, and has no open run to carry on") from refusal
+    raise BadGoal(f"the goal does not fit agent {agent.name}: {refusal.what if refusal else ''}") from refusal
+
+
+# ---------------------------------------------------------------------------------------------- what is said
+
+
+def _say(options: Options, text: str) -> None:
+    if not options.json:
+        click.echo(text)
+
+
+def _opening(row: RunRow | None, order: Order, agent: Agent[Any, Any, Any], store: str) -> str:
+    verb = "start" if row is None else "carry on"
+    return f"{verb} {click.style(clean(order.run_id or ''), bold=True)}  agent {agent.name}, store {store}"
+
+
+def _left(options: Options, order: Order) -> int:
+    name = order.run_id
+    if options.json:
+        from perdure.cli.notice import print_document
+
+        print_document({"run_id": jsonable(name), "status": "interrupted", "exit": exits.INTERRUPTED})
+    elif name is None:
+        click.echo("stopped; no run was started", err=True)
+    else:
+        click.echo(f"\nstopped. Run {clean(name)} is kept where it was.", err=True)
+        click.echo(f"carry it on   perdure run {order.app} --id {clean(name)}", err=True)
+    return exits.INTERRUPTED
+
+
+def _detached(options: Options, order: Order) -> int:
+    name = clean(order.run_id or "")
+    if options.json:
+        from perdure.cli.notice import print_document
+
+        print_document({"run_id": jsonable(order.run_id), "status": "ready", "exit": exits.OK})
+    else:
+        click.echo(f"the run is durable; a worker drives it: perdure worker {order.app}")
+        click.echo(f"look   perdure show {name}")
+    return exits.OK
+
+
+def _told(options: Options, order: Order, outcome: Outcome[Any], seconds: float) -> int:
+    code = exits.OUTCOMES[outcome.status]
+    if options.json:
+        from perdure.cli.notice import print_document
+
+        print_document(_document(order, outcome, code))
+        return code
+    colour = {"succeeded": "green", "held": "magenta", "waiting": "blue"}.get(outcome.status, "red")
+    click.echo(f"{click.style(outcome.status, fg=colour, bold=True)} after {seconds:.2f} s{_said(outcome)}")
+    for label, text in _next(order, outcome):
+        click.echo(f"  {label:<7} {text}")
+    return code
+
+
+def _said(outcome: Outcome[Any]) -> str:
+    match outcome:
+        case Finished(result=result):
+            return f": {brief(plain(result), 400)}"
+        case Held(reason=reason, detail=detail):
+            return f", {clean(reason)}" + (f": {clean(detail)}" if detail else "")
+        case Waiting(reasons=reasons, until=until):
+            end = f", until {until:%Y-%m-%d %H:%M:%SZ} at the latest" if until else ""
+            return f", for {clean('; '.join(reasons))}{end}"
+        case Failed(error=error, type_name=kind):
+            return f": {clean(kind)}: {clean(error)}" if kind else f": {clean(error)}"
+        case Cancelled(by=by, note=note) | Retired(by=by, note=note):
+            return f" by {clean(by)}" + (f": {clean(note)}" if note else "")
+
+
+def _next(order: Order, outcome: Outcome[Any]) -> list[tuple[str, str]]:
+    name = clean(order.run_id or "")
+    steps = [("look", f"perdure show {name}")]
+    if isinstance(outcome, Held):
+        steps += [("remedy", clean(remedy)) for remedy in outcome.remedies]
+        steps += [("then", f"perdure run {order.app} --id {name}")]
+    elif isinstance(outcome, Waiting):
+        steps += [
+            ("then", f"perdure run {order.app} --id {name}, or leave it to: perdure worker {order.app}")
+        ]
+    return steps
+
+
+def _document(order: Order, outcome: Outcome[Any], code: int) -> dict[str, Any]:
+    document: dict[str, Any] = {"run_id": jsonable(order.run_id), "status": outcome.status, "exit": code}
+    match outcome:
+        case Finished(result=result):
+            document["result"] = jsonable(plain(result))
+        case Held(reason=reason, remedies=remedies, detail=detail):
+            document |= {
+                "reason": jsonable(reason),
+                "detail": jsonable(detail),
+                "remedies": jsonable(remedies),
+            }
+        case Waiting(reasons=reasons, until=until):
+            document |= {"reasons": jsonable(reasons), "until": until.isoformat() if until else None}
+        case Failed(error=error, type_name=kind):
+            document["error"] = {"type": jsonable(kind), "message": jsonable(error)}
+        case Cancelled(by=by, note=note) | Retired(by=by, note=note):
+            document |= {"by": jsonable(by), "note": jsonable(note)}
+    return document
+
+
+# ---------------------------------------------------------------------------------------------- worker
+
+
+@click.command(short_help="Serve every open run of some agents until stopped.")
+@click.argument("apps", metavar="MODULE:AGENT ...", nargs=-1, required=True)
+@click.option(
+    "--concurrency", default=100, show_default=True, type=click.IntRange(1), help="Runs driven at once."
+)
+@stored
+def worker(options: Options, apps: tuple[str, ...], concurrency: int) -> int:
+    """Serve every open run of these agents until stopped.
+
+    SIGTERM and Ctrl-C let running steps end at their next safe point and give the leases back.
+    """
+    return asyncio.run(_work(options, apps, concurrency))
+
+
+async def _work(options: Options, apps: tuple[str, ...], concurrency: int) -> int:
+    from perdure.cli.app import load
+
+    agents = [load(app) for app in apps]
+    for agent in agents:
+        agent.validate()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with Runtime(url_of(options), agents, workers=concurrency) as runtime:
+        names = ", ".join(agent.name for agent in agents)
+        about = {
+            "worker": runtime.host.worker,
+            "agents": [agent.name for agent in agents],
+            "store": runtime.store.url,
+        }
+        if options.json:
+            click.echo(json.dumps(about))
+        else:
+            click.echo(
+                f"{moment(SYSTEM.now())}  worker {runtime.host.worker} serves {names} of {runtime.store.url}"
+            )
+        await stop.wait()
+        _say(options, "stopping: running steps end at their next safe point")
+    return exits.OK

@@ -1,0 +1,97 @@
+"""How the play of `perdure demo` looks in a terminal:
+
+The scenes as they happen, the run's own record, the count.
+"""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from perdure.agent import Finished
+from perdure.cli.drawing import timeline
+from perdure.cli.screen import commands, pairs, screen
+from perdure.demo.ledger import money
+from perdure.demo.play import GOAL, RUN_ID, Ending, Scene, Setting
+from perdure.timeline.plain import brief, clean
+from perdure.timeline.view import lines
+
+_MARKS = {
+    "worker": ("↻", "cyan"),
+    "bank": ("$", "bold yellow"),
+    "killed": ("✗", "bold red"),
+    "run": ("●", "bold"),
+    "taken": ("?", "bold cyan"),
+}
+
+
+def draw_opening(setting: Setting) -> None:
+    """What is about to be seen, and where."""
+    console = screen()
+    console.print()
+    leaves = "Nothing leaves this machine." if setting.model == "scripted" else "Only the model is elsewhere."
+    console.print(Text.assemble(("perdure demo", "bold"), f"   a refund desk and a bank. {leaves}"))
+    console.print()
+    console.print(
+        pairs(
+            [
+                ("goal", GOAL),
+                ("model", f"{setting.model}; each question to it is counted"),
+                ("bank", f"process {setting.bank_pid}, its own ledger; asked twice, it pays twice"),
+                ("folder", str(setting.folder)),
+            ]
+        )
+    )
+    console.print()
+
+
+def draw_scene(scene: Scene) -> None:
+    """One thing that just happened."""
+    mark, style = _MARKS[scene.who]
+    line = Text.assemble((f"  {scene.at:6.2f} s  ", "dim"), (mark, style), "  ")
+    line.append(clean(scene.text), style if scene.who == "killed" else "")
+    screen().print(line)
+
+
+def draw_ending(setting: Setting, ending: Ending) -> None:
+    """The run as it recorded itself, what the bank's ledger says, and what to try next."""
+    console = screen()
+    console.print()
+    console.print(timeline(lines(ending.events), whole=True))
+    console.print()
+    console.print(pairs(_count(ending)))
+    console.print()
+    store = f"--store {setting.store}"
+    if ending.ok:
+        console.print(Text.assemble(("  ✓ ", "bold green"), ("one refund, in spite of the kill", "bold")))
+    else:
+        console.print(Text.assemble(("  ✗ ", "bold red"), (_wrong(ending), "bold")))
+    console.print()
+    console.print(
+        commands([f"perdure show {RUN_ID} {store}", f"perdure why {RUN_ID} {store}"], label="  look"),
+        commands(["perdure init    writes agent.py, an agent of your own to start from"], label="  next"),
+    )
+
+
+def _count(ending: Ending) -> list[tuple[str, str]]:
+    paid = ", ".join(f"{entry['receipt']} {money(entry['cents'])}" for entry in ending.refunds)
+    count = len(ending.refunds)
+    refunds = f"{count} refund{'' if count == 1 else 's'}: {paid}"
+    rows = [("ledger", f"{refunds}. A plain retry would have paid again")]
+    if ending.killed:
+        again = ending.asked - ending.recorded
+        repeated = "none of them again" if again <= 0 else f"{again} of them again"
+        takeover = f"{ending.takeover_seconds:.2f} s until the new worker had started and claimed the run"
+        rest = f"{ending.rest_seconds * 1000:.0f} ms from there to its end"
+        rows.append(("model", f"asked {ending.asked} times, {repeated} after the kill"))
+        rows.append(("times", f"{takeover}, {rest}"))
+    if isinstance(ending.outcome, Finished):
+        rows.append(("result", brief(ending.outcome.result, 200)))
+    return rows
+
+
+def _wrong(ending: Ending) -> str:
+    if not ending.killed:
+        return (
+            f"the run came to {ending.outcome.status} without asking the bank for a refund; nobody was killed"
+        )
+    return f"the run came to {ending.outcome.status}, the bank has paid {len(ending.refunds)} times"

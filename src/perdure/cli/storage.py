@@ -1,0 +1,86 @@
+"""Which store a command means, opened for it. A look never makes a store that is not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from perdure.cli.options import Options
+from perdure.errors import AmbiguousRun, BadPoint, NoStore, NoSuchRun
+from perdure.store import open_store
+from perdure.store.protocol import Query, RunRow, Store
+from perdure.timeline.plain import clean
+
+MATCHES_SHOWN = 8
+"""Runs that are named when a prefix fits several."""
+
+
+def url_of(options: Options) -> str:
+    """The store that is meant: --store, else PERDURE_STORE, else ./perdure.db."""
+    return options.store or os.environ.get("PERDURE_STORE") or "perdure.db"
+
+
+def path_of(url: str) -> Path | None:
+    """The file that the URL names, or None for a store that is no file."""
+    if url.startswith("sqlite:///"):
+        return Path(url.removeprefix("sqlite:///"))
+    return None if url == "memory:" or "://" in url else Path(url)
+
+
+@asynccontextmanager
+async def there(options: Options) -> AsyncIterator[Store]:
+    """The store, opened;
+
+    Raises NoStore, with the path that was looked for, if it is a file that is not there.
+    """
+    url = url_of(options)
+    path = path_of(url)
+    if path is not None and (not path.exists() or path.stat().st_size == 0):
+        raise NoStore(f"there is no store at {path.absolute()}", path=str(path.absolute()))
+    store = open_store(url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def find(store: Store, text: str) -> RunRow:
+    """The run of this id, else the only one whose id begins with it. Raises NoSuchRun, AmbiguousRun."""
+    rows = await store.list(Query(prefix=text, limit=MATCHES_SHOWN + 1))
+    exact = [row for row in rows if row.run_id == text]
+    if exact or len(rows) == 1:
+        return (exact or list(rows))[0]
+    if not rows:
+        raise NoSuchRun(f"no run's id begins with {clean(text)} in {store.url}", run_id=text)
+    if len(rows) > MATCHES_SHOWN:
+        return await _one_of_many(store, text, rows)
+    names = ", ".join(clean(row.run_id) for row in rows)
+    raise AmbiguousRun(f"{clean(text)} fits {len(rows)} runs: {names}", matches=[row.run_id for row in rows])
+
+
+async def _one_of_many(store: Store, text: str, rows: tuple[RunRow, ...]) -> RunRow:
+    """The run of exactly this id, which a long list of longer ids may have pushed out;
+
+    Raises AmbiguousRun.
+    """
+    try:
+        return await store.row(text)
+    except NoSuchRun:
+        matches = [row.run_id for row in rows[:MATCHES_SHOWN]]
+        names = ", ".join(map(clean, matches))
+        raise AmbiguousRun(f"{clean(text)} fits many runs: {names}, …", matches=matches) from None
+
+
+def point(text: str) -> tuple[str, int | None]:
+    """RUN or RUN@SEQ as run and event number. Raises BadPoint."""
+    run, mark, seq = text.partition("@")
+    if not mark:
+        return run, None
+    if not (seq.isascii() and seq.isdigit() and int(seq) > 0):
+        raise BadPoint(
+            f"{clean(text)} is not a point: after @ comes an event's number, such as {clean(run)}@41"
+        )
+    return run, int(seq)

@@ -128,11 +128,11 @@ class Run(ABC, Generic[S, G, R]):
     @overload
     @abstractmethod
     async def map(
-        self, fn: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *, limit: int = 10
-    ) -> list[R]: ...
+        self, fn: Callable[[A], Coroutine[Any, Any, B]], items: Iterable[A], *, limit: int = 10
+    ) -> list[B]: ...
     @overload
     @abstractmethod
-    async def map(self, fn: Callable[[T], R], items: Iterable[T], *, limit: int = 10) -> list[R]: ...
+    async def map(self, fn: Callable[[A], B], items: Iterable[A], *, limit: int = 10) -> list[B]: ...
     @abstractmethod
     async def map(self, fn: Any, items: Iterable[Any], *, limit: int = 10) -> list[Any]:
         """Call `fn` for each item, at most `limit` at once. Results in the items' order."""

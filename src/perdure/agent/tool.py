@@ -38,6 +38,7 @@ from perdure.state.events import Effect
 P = ParamSpec("P")
 V = ParamSpec("V")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 X = TypeVar("X")
 
@@ -95,7 +96,7 @@ class _Hooks:
         return own if own is not None or self.rest is None else self.rest.find(role)
 
 
-class Tool(Declared, Generic[P, R]):
+class Tool(Declared, Generic[P, R_co]):
     """A declared tool, model or fact. `kind` says which; `options` is everything that was declared.
 
     Made by `tool`, `model`, `fact`, an agent's decorators of the same names, and `replace`.
@@ -137,7 +138,7 @@ class Tool(Declared, Generic[P, R]):
 
     # ------------------------------------------------------------------------------------------------ calling
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call it. In a step: as a call of the run; raises BlockingTool (T208) for a plain `def` tool.
 
         In another body: under its receipt; raises StricterInside (T209) if this class is stricter. Elsewhere:
@@ -151,7 +152,7 @@ class Tool(Declared, Generic[P, R]):
                     raise BlockingTool(
                         f"{self.name} is a plain def and was called directly in a step", where=self.source
                     )
-                return cast(R, scope.invoke(self, self.parameters.bind(args, kwargs)))
+                return cast(R_co, scope.invoke(self, self.parameters.bind(args, kwargs)))
         effect = self._effect
         if effect is None:
             effect = self.effect_of(self.parameters.split(args, kwargs)[0])
@@ -165,10 +166,10 @@ class Tool(Declared, Generic[P, R]):
             raise NoRun(
                 f"{self.name} ({effect}) was called outside the run while a step executes", where=self.source
             )
-        return cast(R, self.run_plainly(args, kwargs, outer, effect, self.model_name))
+        return cast(R_co, self.run_plainly(args, kwargs, outer, effect, self.model_name))
 
     @overload
-    def __get__(self, instance: None, owner: type, /) -> Tool[P, R]: ...
+    def __get__(self, instance: None, owner: type, /) -> Tool[P, R_co]: ...
     @overload
     def __get__(
         self: Tool[Concatenate[X, V], T], instance: X, owner: type | None = None, /
@@ -283,12 +284,12 @@ class Tool(Declared, Generic[P, R]):
 
     # -------------------------------------------------------------------------------------------------- shape
 
-    def replace(self, **changes: Unpack[Changes]) -> Tool[P, R]:
+    def replace(self, **changes: Unpack[Changes]) -> Tool[P, R_co]:
         """A variant with other options, for one agent.
 
         It is another tool than this one. Raises BadDeclaration (C102).
         """
-        variant: Tool[P, R] = object.__new__(type(self))
+        variant: Tool[P, R_co] = object.__new__(type(self))
         variant.__dict__.update(self.__dict__)
         name = changes.get("name")
         variant.name = self.name if name is None else name

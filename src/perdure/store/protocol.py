@@ -1,12 +1,14 @@
 """The contract of a store: verbs, each with its guarantee in one sentence.
 
-A store keeps bytes and promises and knows no meanings: events, snapshots and messages are opaque, statuses are words
-that it only compares with `terminal`. It keeps laws 6 (fencing), 9 and 10 (accepted messages), 15 (nothing after the
-end). Times are microseconds by the store's own clock. Driver errors never leave a store: they come as
+A store keeps bytes and promises and knows no meanings: events, snapshots and messages are opaque, statuses
+are words that it only compares with `terminal`. It keeps laws 6 (fencing), 9 and 10 (accepted messages), 15
+(nothing after the end). Times are microseconds by the store's own clock. Driver errors never leave a store:
+they come as
 `perdure.errors.StoreError`.
 
-Verbs are coroutines of one event loop; `append` returns a future, so that the journal can go on before the disk has
-answered. One store object serves many runs of one process at once.
+Verbs are coroutines; `append` returns a future, so that the journal can go on before the disk has answered.
+One store object belongs to one event loop and serves many runs of one process at once; other processes, and
+other loops, open a store object of their own on the same place.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A folded run as bytes, at event `seq`. Only the newest is kept unless the run asks for more."""
+    """A folded run as bytes, at event `seq`, with the chain digest there."""
 
     seq: int
     data: bytes
-    digest: bytes  # chain digest at seq
+    digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,11 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something sent to a run without a lease. `id` is the sender's: a second one with the same id changes nothing."""
+    """Something sent to a run without a lease.
+
+    `id` is the sender's: a second message with the same id changes nothing, even after the first one was
+    taken.
+    """
 
     run_id: str
     id: str
@@ -79,9 +85,11 @@ class Inbound:
 class RowChange:
     """What an append changes in the run's row; None leaves a field as it is.
 
-    `due_at`: the run is claimable from this moment on (0 = at once); `NEVER` = only a message makes it claimable.
-    `info`: opaque bytes for lists (why it waits, what it spent). `terminal` is for good. `progress` sets the
-    count of claims without progress back to 0.
+    `due_at`: the run is claimable from this moment on (0 = at once); `NEVER` = only a message makes it
+    claimable.
+    `info`: opaque bytes for lists (why it waits, what it spent). `terminal` is for good, and gives the lease
+    back.
+    `progress` sets the count of claims without progress back to 0.
     """
 
     status: str | None = None
@@ -113,7 +121,16 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """What a list shows of a run and what claiming looks at."""
+    """What a list shows of a run and what claiming looks at.
+
+    `worker` is the incarnation that holds the lease now, and `lease_until` its end (None and 0 when nobody
+    does, or when it ran out). `claims` counts the claims since the last progress that were not given back:
+    each of them lost its worker. `lost` is the incarnation that had the lease and neither gave it back nor
+    has it any more (None when nobody has lost it since the last claim); `died` tells that its process is
+    known to be dead. `seq` is the last event, `inbox` the position of the last message, `pending` how many
+    were not taken yet. `updated_at` is when the row itself last changed; an append that changes nothing in
+    the row leaves it.
+    """
 
     run_id: str
     agent: str
@@ -121,17 +138,19 @@ class RunRow:
     status: str
     terminal: bool
     epoch: int
-    worker: str | None  # incarnation that holds the lease, if any
-    lease_until: int  # 0 when nobody holds it
+    worker: str | None
+    lease_until: int
     due_at: int
-    claims: int  # claims since the last progress
-    seq: int  # last event
-    inbox: int  # position of the last message
-    pending: int  # messages not taken yet
+    claims: int
+    seq: int
+    inbox: int
+    pending: int
     info: bytes
     parent: str | None
     created_at: int
     updated_at: int
+    lost: str | None = None
+    died: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,22 +167,38 @@ class Tx(Protocol):
     """The store's open transaction, for a transactional call: the user's own tables in the same database."""
 
     def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement and return its rows. COMMIT, ROLLBACK, PRAGMA, ATTACH and perdure's own tables are refused."""
+        """Run one statement and return its rows.
+
+        COMMIT, ROLLBACK, PRAGMA, ATTACH and perdure's own tables are refused.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One atomic append. Refused whole, and alone, unless every fence holds when it is written:
+    """One atomic append. Refused whole, and alone, unless every fence holds when it is written, judged in
+    this order:
 
+    * the run exists and was not pruned                                        else `NoSuchRun`, `RunGone`
     * `epoch` is the run's newest                                              else `StaleEpoch`
-    * the run's last event is exactly `after`                                  else `SeqConflict`
+    * the run has not ended                                                    else `RunEnded`
+    * the run's last event is exactly `after`, and `events` go on from there   else `SeqConflict`
     * no message has come after position `inbox_seen`, if given                else `InboxMoved`
     * the store's clock is before `not_after`, if given                        else `Expired`
-    * the run has not ended                                                    else `RunEnded` (`RunGone` if pruned)
 
-    `act` runs inside the transaction, after `events` were written, in a savepoint of at most `act_seconds`: it gets the
-    `Tx` and returns the events to add; if it raises, the whole batch is rolled back and the error goes to the caller.
+    `taken` are the inbox positions that these events apply; one that is not pending is refused with
+    `InboxMoved`.
+    `outbox` is delivered to other runs in the same transaction; what cannot be delivered is named in
+    `Appended`.
+
+    `act` runs inside the transaction, after `events` were written, in a savepoint of at most `act_seconds`:
+    it gets the
+    `Tx` and returns the events to add; if it raises, the whole batch is rolled back and the error goes to the
+    caller. It is called in a thread of the store's, at most once, and not at all if a fence fails.
+
+    `keep_snapshots` leaves older snapshots beside a new one; else only the newest is kept. `release` gives
+    the lease back. `reserve` allows the batch to use the room that is kept for a full disk: for receipts,
+    verdicts and ends, not for intents.
     """
 
     run_id: str
@@ -173,26 +208,36 @@ class Batch:
     row: RowChange | None = None
     snapshot: Snapshot | None = None
     blobs: tuple[Blob, ...] = ()
-    taken: tuple[int, ...] = ()  # inbox positions that these events apply
+    taken: tuple[int, ...] = ()
     inbox_seen: int | None = None
     not_after: int | None = None
-    outbox: tuple[Message, ...] = ()  # delivered to other runs in the same transaction
+    outbox: tuple[Message, ...] = ()
     act: Callable[[Tx], Sequence[Stored]] | None = None
     act_seconds: float = 1.0
-    release: bool = False  # give the lease back in the same transaction
+    release: bool = False
+    keep_snapshots: bool = False
+    reserve: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A batch is durable: `seq` is the run's last event now, `at` the store's clock."""
+    """A batch is durable: `seq` is the run's last event now, `at` the store's clock.
+
+    `undelivered` are the ids of outbox messages whose run has ended, was pruned or does not exist.
+    """
 
     seq: int
     at: int
+    undelivered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a worker asks for: runs of these agents (name -> versions it serves, empty = any), or one run by id."""
+    """What a worker asks for: runs of these agents, or one run by id.
+
+    `agents` maps a name to the versions that the worker serves (none listed = any); no agents = any. At most
+    `limit` runs, those first that have been claimable for the longest time.
+    """
 
     worker: str
     lease_seconds: float
@@ -203,7 +248,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A lease: the run's row with its new epoch, who held it before, and until when (0: it had been given back).
+    """A lease: the run's row with its new epoch, who held it before, and until when (0: it had been given
+    back).
 
     `died` is True when the store knows that the previous holder's process is dead, not merely silent.
     """
@@ -216,7 +262,10 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A filter for `list`; empty fields match everything. Newest first; `before` pages by (created_at, run_id)."""
+    """A filter for `list`; empty fields match everything.
+
+    Newest first; `before` pages by (created_at, run_id).
+    """
 
     statuses: tuple[str, ...] = ()
     agent: str | None = None
@@ -228,7 +277,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """Counts and sizes. `facts` are words for `doctor`: library and schema versions, settings read back, and so on."""
+    """Counts and sizes. `facts` are words for `doctor`: versions, settings read back, and so on."""
 
     runs: Mapping[str, int]  # status -> how many
     events: int
@@ -251,7 +300,7 @@ class Store(Protocol):
         ...
 
     async def open(self) -> None:
-        """Open or create; make or upgrade tables in one transaction; refuse newer ones. Opening twice is once."""
+        """Open or create; make or upgrade tables in one transaction; refuse newer ones. Twice is once."""
         ...
 
     async def close(self) -> None:
@@ -266,7 +315,8 @@ class Store(Protocol):
         ...
 
     def append(self, batch: Batch) -> asyncio.Future[Appended]:
-        """Queue a batch; the future is done when it is durable, and never before. Batches of one run keep their order.
+        """Queue a batch; the future is done when it is durable, and never before. Batches of one run keep
+        their order.
 
         Batches of many runs share one commit; a refused one harms no neighbour.
         """
@@ -295,29 +345,36 @@ class Store(Protocol):
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
         """Lease runs that are due or have a pending message, are not terminal, and whose lease is free.
 
-        A lease is free when it was given back, has run out by the store's clock, or its holder's process is known to
-        be dead. The epoch rises by one and `claims` by one in the same commit. A run is leased to one worker only.
+        A lease is free when it was given back, has run out by the store's clock, or its holder's process is
+        known to be dead. The epoch rises by one and `claims` by one in the same commit. A run is leased to
+        one worker only. Raises NoSuchRun, RunGone for a claim by id.
         """
         ...
 
     async def renew(self, worker: str, run_ids: Sequence[str], lease_seconds: float) -> frozenset[str]:
-        """Extend the leases that the worker still holds, and tell which those are. Never revives a lost one."""
+        """Extend the leases that the worker still holds, and tell which. Never revives a lost one."""
         ...
 
     async def release(self, run_id: str, epoch: int) -> None:
-        """Give the lease back. Does nothing if the epoch is not the newest."""
+        """Give the lease back, which takes one from `claims`. Does nothing if the epoch is not the newest."""
         ...
 
     async def deliver(self, message: Message) -> Delivered:
-        """Make a message durable in its run's inbox without a lease, once per id. Raises NoSuchRun, RunEnded, RunGone."""
+        """Make a message durable in its run's inbox without a lease, once per id.
+
+        Raises NoSuchRun, RunEnded, RunGone.
+        """
         ...
 
     async def inbox(self, run_id: str, after: int = 0) -> tuple[Inbound, ...]:
         """The messages not taken yet, with position > after, in order."""
         ...
 
-    async def due(self) -> int:
-        """When the next open run becomes claimable (0: one is now; NEVER: none will by itself)."""
+    async def due(self, agents: Mapping[str, frozenset[str]] | None = None) -> int:
+        """When the next open run of these agents (none = any) becomes claimable.
+
+        0: one is now. NEVER: none will by itself.
+        """
         ...
 
     async def list(self, query: Query) -> tuple[RunRow, ...]:
@@ -325,18 +382,29 @@ class Store(Protocol):
         ...
 
     async def changed(self, seen: int, timeout_seconds: float) -> int:
-        """Wait until something was written by anyone (or the time is over) and return a mark to pass as `seen` next."""
+        """Wait until something was written by anyone, or a worker died, or the time is over.
+
+        Returns a mark to pass as `seen` next; nothing that happens between two calls is missed.
+        """
         ...
 
     async def enlist(self, worker: str) -> None:
-        """Register a worker incarnation so that its death is noticed at once where the store can."""
+        """Register a worker incarnation so that its death is noticed at once where the store can.
+
+        Leases of a dead incarnation of the same name are free from now on. Raises WorkerTaken if one is
+        alive.
+        """
         ...
 
     async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
         """Remove a terminal run and leave its id and these opaque tombstones behind, in one transaction.
 
-        A run that is still open is refused (RunOpen).
+        A run that is still open is refused (RunOpen). Removing it twice is once; tombstones add up.
         """
+        ...
+
+    async def tombstones(self, run_id: str) -> tuple[bytes, ...]:
+        """What `drop` left behind for this id; empty if the run was never dropped."""
         ...
 
     async def stats(self) -> StoreStats:

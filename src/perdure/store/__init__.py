@@ -1,0 +1,51 @@
+"""Where bytes are kept: verbs and guarantees, no meanings.
+
+`open_store` turns an address into a store. It never falls back: a place that cannot be used is an error that
+names it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from perdure.clock import SYSTEM, Clock
+from perdure.errors import BadStoreURL
+from perdure.store.memory import MemoryStore
+from perdure.store.protocol import Store
+from perdure.store.sqlite import SQLiteStore
+
+__all__ = ["DEFAULT_PATH", "MemoryStore", "SQLiteStore", "Store", "open_store"]
+
+DEFAULT_PATH = "perdure.db"
+"""Where runs are kept if neither the caller nor PERDURE_STORE says otherwise: a file here."""
+
+
+def open_store(url: str | None = None, *, clock: Clock = SYSTEM) -> Store:
+    """The store at an address; it is opened by `await store.open()`.
+
+    None: the address in PERDURE_STORE, else ./perdure.db. `memory:`: this process's memory. `sqlite:///path`
+    (with a fourth slash for an absolute path) or a plain path: an SQLite file. Anything else raises
+    BadStoreURL.
+    """
+    address = url if url is not None else os.environ.get("PERDURE_STORE") or DEFAULT_PATH
+    if address == "memory:":
+        return MemoryStore(clock=clock)
+    if address.startswith("sqlite:///") and len(address) > len("sqlite:///"):
+        return SQLiteStore(address.removeprefix("sqlite:///"), clock=clock)
+    if re.match(r"postgres(ql)?:", address):
+        raise BadStoreURL(
+            "this release of perdure has no PostgreSQL store",
+            remedy="use a file path, sqlite:///path or memory:",
+            url=_without_password(address),
+        )
+    # A single letter before the colon is a drive.
+    if not address.strip() or "\0" in address or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:|:", address):
+        raise BadStoreURL(
+            f"not a store address: {_without_password(address)!r}", url=_without_password(address)
+        )
+    return SQLiteStore(address, clock=clock)
+
+
+def _without_password(address: str) -> str:
+    return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:***@", address)

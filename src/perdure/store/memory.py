@@ -1,0 +1,353 @@
+"""A store in this process's memory: the contract in its plainest form, for tests and for runs that may be
+forgotten.
+
+It keeps every promise except to outlive the process. The tables of transactional calls live in an SQLite
+database in memory. It knows no file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import apsw
+
+from perdure.clock import SYSTEM, Clock
+from perdure.errors import Damaged, ForeignLoop, InboxMoved, NoSuchRun, SeqConflict, StoreClosed
+from perdure.store.protocol import (
+    NEVER,
+    Appended,
+    Batch,
+    Claim,
+    Claimed,
+    Delivered,
+    Inbound,
+    Loaded,
+    Message,
+    NewRun,
+    Query,
+    RunRow,
+    Snapshot,
+    Stored,
+    StoreStats,
+)
+from perdure.store.standing import (
+    VALUE_BYTES,
+    Standing,
+    check_batch,
+    check_message,
+    check_run,
+    check_size,
+    ended,
+    follows,
+    gone,
+    new_standing,
+    served,
+    still_open,
+)
+from perdure.store.tx import Guard
+
+
+@dataclass
+class _Run:
+    standing: Standing
+    events: list[Stored] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
+    blobs: dict[bytes, bytes] = field(default_factory=dict)
+    waiting: dict[int, Inbound] = field(default_factory=dict)
+    known: dict[str, int] = field(default_factory=dict)  # message id -> position
+
+
+class MemoryStore:
+    """Runs of one process, gone with it."""
+
+    url = "memory:"
+
+    def __init__(self, *, clock: Clock = SYSTEM, value_bytes: int = VALUE_BYTES) -> None:
+        self._clock = clock
+        self._value_bytes = value_bytes
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opened = False
+        self._runs: dict[str, _Run] = {}
+        self._gone: dict[str, list[bytes]] = {}
+        self._mark = 1
+        self._commits = 0
+        self._written = asyncio.Event()
+        self._tables: apsw.Connection | None = None
+        self._guard: Guard | None = None
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    async def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._opened and self._loop is not loop and self._loop is not None and not self._loop.is_closed():
+            raise ForeignLoop("the store was opened in another event loop")
+        self._loop = loop
+        self._opened = True
+
+    async def close(self) -> None:
+        self._opened = False
+
+    # -- writing
+
+    async def create(self, run: NewRun) -> tuple[RunRow, bool]:
+        self._check_open()
+        check_run(run, self._value_bytes)
+        if run.run_id in self._gone:
+            raise gone(run.run_id)
+        if (found := self._runs.get(run.run_id)) is not None:
+            return found.standing.row(self.now()), False
+        made = _Run(new_standing(run, self.now()), list(run.events))
+        made.blobs.update((blob.digest, blob.data) for blob in run.blobs)
+        self._runs[run.run_id] = made
+        self._wrote()
+        return made.standing.row(self.now()), True
+
+    def append(self, batch: Batch) -> asyncio.Future[Appended]:
+        loop = self._loop or asyncio.get_running_loop()
+        future: asyncio.Future[Appended] = loop.create_future()
+        try:
+            future.set_result(self._append(batch))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a call's own code raised goes to its caller
+            future.set_exception(error)
+        return future
+
+    def _append(self, batch: Batch) -> Appended:
+        self._check_open()
+        check_batch(batch, self._value_bytes)
+        run = self._find(batch.run_id)
+        now = self.now()
+        if (refusal := run.standing.refusal(batch, now)) is not None:
+            raise refusal
+        for position in batch.taken:
+            if position not in run.waiting:
+                raise InboxMoved(
+                    f"message {position} of run {batch.run_id} is not waiting", run_id=batch.run_id
+                )
+        events = (*batch.events, *self._act(batch))
+        self._keep(run, batch, events)
+        run.standing.change(batch.row, release=batch.release, now=now)
+        undelivered = tuple(message.id for message in batch.outbox if not self._send(message, now))
+        self._wrote()
+        return Appended(run.standing.seq, now, undelivered)
+
+    def _act(self, batch: Batch) -> Sequence[Stored]:
+        if batch.act is None:
+            return ()
+        if self._tables is None or self._guard is None:
+            self._tables = apsw.Connection(":memory:")
+            self._guard = Guard(self._tables)
+        tables = self._tables
+        tables.execute("BEGIN")
+        try:
+            events = tuple(self._guard.run(batch.act, batch.act_seconds))
+            check_size(self._value_bytes, *(event.data for event in events))
+            if not follows(events, batch.after + len(batch.events)):
+                raise SeqConflict(f"run {batch.run_id}: a call's events do not go on from its batch")
+            tables.execute("COMMIT")
+            return events
+        finally:
+            if tables.in_transaction:
+                tables.execute("ROLLBACK")
+
+    def _keep(self, run: _Run, batch: Batch, events: tuple[Stored, ...]) -> None:
+        run.events.extend(events)
+        run.standing.seq += len(events)
+        for blob in batch.blobs:
+            run.blobs.setdefault(blob.digest, blob.data)
+        if batch.snapshot is not None:
+            older = run.snapshots if batch.keep_snapshots else []
+            run.snapshots = [kept for kept in older if kept.seq != batch.snapshot.seq]
+            run.snapshots.append(batch.snapshot)
+        for position in batch.taken:
+            del run.waiting[position]
+        run.standing.pending = len(run.waiting)
+
+    def _send(self, message: Message, now: int) -> bool:
+        run = self._runs.get(message.run_id)
+        if run is None or (message.id not in run.known and run.standing.terminal):
+            return False
+        self._accept(run, message, now)
+        return True
+
+    def _accept(self, run: _Run, message: Message, now: int) -> Delivered:
+        if (position := run.known.get(message.id)) is not None:
+            return Delivered(position, fresh=False)
+        standing = run.standing
+        standing.inbox += 1
+        standing.updated_at = now
+        run.known[message.id] = standing.inbox
+        run.waiting[standing.inbox] = Inbound(standing.inbox, message.id, message.kind, message.data, now)
+        standing.pending = len(run.waiting)
+        return Delivered(standing.inbox, fresh=True)
+
+    async def deliver(self, message: Message) -> Delivered:
+        self._check_open()
+        check_message(message, self._value_bytes)
+        run = self._find(message.run_id)
+        if run.standing.terminal and message.id not in run.known:
+            raise ended(run.standing)
+        delivered = self._accept(run, message, self.now())
+        if delivered.fresh:
+            self._wrote()
+        return delivered
+
+    async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
+        self._check_open()
+        now = self.now()
+        if claim.run_id is not None:
+            runs = [self._find(claim.run_id).standing]
+        else:
+            runs = [run.standing for run in self._runs.values()]
+        ready = [run for run in runs if run.claimable(now) and served(claim.agents, run.agent, run.version)]
+        ready.sort(key=lambda run: run.updated_at if run.pending or not run.due_at else run.due_at)
+        claimed = tuple(run.lease(claim, now) for run in ready[: claim.limit])
+        if claimed:
+            self._wrote()
+        return claimed
+
+    async def renew(self, worker: str, run_ids: Sequence[str], lease_seconds: float) -> frozenset[str]:
+        self._check_open()
+        now = self.now()
+        known = [run_id for run_id in run_ids if run_id in self._runs]
+        return frozenset(r for r in known if self._runs[r].standing.renew(worker, lease_seconds, now))
+
+    async def release(self, run_id: str, epoch: int) -> None:
+        self._check_open()
+        run = self._runs.get(run_id)
+        if run is not None and run.standing.release(epoch, self.now()):
+            self._wrote()
+
+    async def enlist(self, worker: str) -> None:
+        """Does nothing: when this process dies, the store dies with it."""
+        self._check_open()
+
+    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
+        self._check_open()
+        if run_id not in self._gone:
+            run = self._find(run_id)
+            if not run.standing.terminal:
+                raise still_open(run.standing)
+            del self._runs[run_id]
+        self._gone.setdefault(run_id, []).extend(tombstones)
+        self._wrote()
+
+    # -- reading
+
+    async def load(self, run_id: str) -> Loaded:
+        self._check_open()
+        run = self._find(run_id)
+        snapshot = run.snapshots[-1] if run.snapshots else None
+        events = tuple(run.events[snapshot.seq if snapshot else 0 :])
+        return Loaded(run.standing.row(self.now()), snapshot, events, tuple(run.waiting.values()))
+
+    async def row(self, run_id: str) -> RunRow:
+        self._check_open()
+        return self._find(run_id).standing.row(self.now())
+
+    async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> tuple[Stored, ...]:
+        self._check_open()
+        return tuple(self._find(run_id).events[after : after + limit])
+
+    async def snapshots(self, run_id: str) -> tuple[Snapshot, ...]:
+        self._check_open()
+        return tuple(self._find(run_id).snapshots)
+
+    async def blob(self, run_id: str, digest: bytes) -> bytes:
+        self._check_open()
+        run = self._find(run_id)
+        if digest not in run.blobs:
+            raise Damaged(f"a large value of run {run_id} is missing: {digest.hex()}", run_id=run_id)
+        return run.blobs[digest]
+
+    async def inbox(self, run_id: str, after: int = 0) -> tuple[Inbound, ...]:
+        self._check_open()
+        return tuple(item for item in self._find(run_id).waiting.values() if item.position > after)
+
+    async def tombstones(self, run_id: str) -> tuple[bytes, ...]:
+        self._check_open()
+        return tuple(self._gone.get(run_id, ()))
+
+    async def due(self, agents: Mapping[str, frozenset[str]] | None = None) -> int:
+        self._check_open()
+        now = self.now()
+        rows = (run.standing for run in self._runs.values())
+        wakes = [r.wakes_at() for r in rows if not r.terminal and served(agents, r.agent, r.version)]
+        first = min(wakes, default=NEVER)
+        return 0 if first <= now else first
+
+    async def list(self, query: Query) -> tuple[RunRow, ...]:
+        self._check_open()
+        now = self.now()
+        found = [run.standing.row(now) for run in self._runs.values()]
+        found = [row for row in found if _matches(row, query)]
+        found.sort(key=lambda row: (row.created_at, row.run_id), reverse=True)
+        return tuple(found[: query.limit])
+
+    async def changed(self, seen: int, timeout_seconds: float) -> int:
+        self._check_open()
+        if self._mark == seen and timeout_seconds > 0:
+            waits = [
+                asyncio.ensure_future(self._written.wait()),
+                asyncio.ensure_future(self._sleep(timeout_seconds)),
+            ]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+        return self._mark
+
+    async def _sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+
+    async def stats(self) -> StoreStats:
+        self._check_open()
+        runs: dict[str, int] = {}
+        for run in self._runs.values():
+            runs[run.standing.status] = runs.get(run.standing.status, 0) + 1
+        all_runs = self._runs.values()
+        return StoreStats(
+            runs=runs,
+            events=sum(len(run.events) for run in all_runs),
+            event_bytes=sum(len(event.data) for run in all_runs for event in run.events),
+            snapshot_bytes=sum(len(kept.data) for run in all_runs for kept in run.snapshots),
+            blob_bytes=sum(len(data) for run in all_runs for data in run.blobs.values()),
+            file_bytes=0,
+            wal_bytes=0,
+            commits=self._commits,
+            facts={"store": "memory: gone when this process ends"},
+        )
+
+    # -- inside
+
+    def _check_open(self) -> None:
+        if not self._opened:
+            raise StoreClosed("the store in memory is not open")
+
+    def _find(self, run_id: str) -> _Run:
+        if (run := self._runs.get(run_id)) is not None:
+            return run
+        if run_id in self._gone:
+            raise gone(run_id)
+        raise NoSuchRun(f"the store holds no run {run_id!r}", run_id=run_id)
+
+    def _wrote(self) -> None:
+        self._commits += 1
+        self._mark += 1
+        self._written.set()
+        self._written = asyncio.Event()
+
+
+def _matches(row: RunRow, query: Query) -> bool:
+    return (
+        (not query.statuses or row.status in query.statuses)
+        and (query.agent is None or row.agent == query.agent)
+        and row.run_id.startswith(query.prefix)
+        and (not query.open_only or not row.terminal)
+        and (query.before is None or (row.created_at, row.run_id) < query.before)
+    )

@@ -1,0 +1,80 @@
+-- The tables of a perdure store in one SQLite file, version 1.
+--
+-- Every name begins with perdure_; a user's own tables may live beside them. A key of an event, snapshot or message is
+-- one integer, run_no << 32 | number, so that a run's rows lie together and need no second index. Events are an
+-- ordinary (rowid) table on purpose: without a rowid, rows above a quarter of a page would spill into overflow pages.
+
+CREATE TABLE perdure_run (
+    run_no      INTEGER PRIMARY KEY,
+    run_id      TEXT    NOT NULL UNIQUE,
+    agent       TEXT    NOT NULL,
+    version     TEXT    NOT NULL,
+    parent      TEXT,
+    created_at  INTEGER NOT NULL,           -- microseconds, as every moment here
+    status      TEXT    NOT NULL,           -- opaque; only `terminal` has a meaning
+    terminal    INTEGER NOT NULL DEFAULT 0,
+    epoch       INTEGER NOT NULL DEFAULT 0, -- rises with every claim; the fence of every append
+    holder      TEXT,                       -- who has or had the lease
+    held        INTEGER NOT NULL DEFAULT 0, -- 1 until it is given back, swept after its end, or its holder's death is seen
+    died        INTEGER NOT NULL DEFAULT 0, -- 1 when the holder's process was found dead
+    lease_until INTEGER NOT NULL DEFAULT 0, -- 0 when it was given back
+    due_at      INTEGER NOT NULL DEFAULT 0,
+    claims      INTEGER NOT NULL DEFAULT 0, -- since the last progress, not given back
+    seq_floor   INTEGER NOT NULL DEFAULT 0, -- the last event, where a run keeps none of its events
+    inbox       INTEGER NOT NULL DEFAULT 0, -- position of the last message
+    pending     INTEGER NOT NULL DEFAULT 0, -- messages not taken yet
+    info        BLOB    NOT NULL DEFAULT x'',
+    updated_at  INTEGER NOT NULL,
+    wake_at     INTEGER NOT NULL GENERATED ALWAYS AS (iif(pending > 0, 0, due_at)) VIRTUAL
+) STRICT;
+
+-- Claims: what is free, per agent and version, at once (wake_at = 0) in the order of the last change, or by its timer.
+CREATE INDEX perdure_run_free ON perdure_run (agent, version, wake_at, updated_at) WHERE terminal = 0 AND held = 0;
+-- Claims: leases by their end, and by their holder. `due` reads the first one alone.
+CREATE INDEX perdure_run_lease ON perdure_run (lease_until, wake_at) WHERE terminal = 0 AND held = 1;
+CREATE INDEX perdure_run_holder ON perdure_run (holder) WHERE terminal = 0 AND held = 1;
+-- Lists, newest first.
+CREATE INDEX perdure_run_created ON perdure_run (created_at, run_id);
+CREATE INDEX perdure_run_open ON perdure_run (created_at, run_id) WHERE terminal = 0;
+
+CREATE TABLE perdure_event (
+    key    INTEGER PRIMARY KEY,             -- run_no << 32 | seq
+    digest BLOB    NOT NULL,                -- of the chain, after this event
+    data   BLOB    NOT NULL
+) STRICT;
+
+CREATE TABLE perdure_snapshot (
+    key    INTEGER PRIMARY KEY,             -- run_no << 32 | seq
+    digest BLOB    NOT NULL,                -- of the chain, at this event
+    data   BLOB    NOT NULL
+) STRICT;
+
+CREATE TABLE perdure_blob (
+    run_no INTEGER NOT NULL,
+    digest BLOB    NOT NULL,
+    data   BLOB    NOT NULL,
+    UNIQUE (run_no, digest)
+) STRICT;
+
+CREATE TABLE perdure_inbox (
+    key    INTEGER PRIMARY KEY,             -- run_no << 32 | position
+    run_no INTEGER NOT NULL,
+    id     TEXT    NOT NULL,                -- the sender's; stays after the message was taken, so that it counts once
+    kind   TEXT    NOT NULL,
+    data   BLOB    NOT NULL,                -- emptied when taken
+    at     INTEGER NOT NULL,
+    taken  INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (run_no, id)
+) STRICT;
+CREATE INDEX perdure_inbox_waiting ON perdure_inbox (key) WHERE taken = 0;
+
+-- Ids of pruned runs, which stay taken, and what they left behind.
+CREATE TABLE perdure_gone (
+    run_id TEXT    PRIMARY KEY,
+    at     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE perdure_tombstone (
+    run_id TEXT    NOT NULL,
+    data   BLOB    NOT NULL
+) STRICT;
+CREATE INDEX perdure_tombstone_run ON perdure_tombstone (run_id);

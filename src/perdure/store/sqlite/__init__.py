@@ -1,0 +1,356 @@
+"""One SQLite file on one machine, shared by any number of its processes.
+
+The verbs of the contract, each handed to the thread that writes or the one that reads. A store object belongs
+to the event loop that opened it; every process, and every other loop, opens its own. It knows no SQL and no
+bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from perdure.clock import SYSTEM, Clock
+from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly, StoreUnavailable
+from perdure.store.protocol import (
+    Appended,
+    Batch,
+    Claim,
+    Claimed,
+    Delivered,
+    Inbound,
+    Loaded,
+    Message,
+    NewRun,
+    Query,
+    RunRow,
+    Snapshot,
+    Stored,
+    StoreStats,
+)
+from perdure.store.sqlite import claims, forks, reads
+from perdure.store.sqlite.connection import SCHEMA_VERSION, check_file, missing_right
+from perdure.store.sqlite.incarnation import Sign
+from perdure.store.sqlite.place import BUSY_SECONDS, RESERVE_BYTES, Place, size_of
+from perdure.store.sqlite.reader import Reader
+from perdure.store.sqlite.transaction import Transaction
+from perdure.store.sqlite.watch import Watch
+from perdure.store.sqlite.writer import Job, Outcome, Writer
+from perdure.store.standing import VALUE_BYTES, check_batch, check_message, check_run, check_text
+
+__all__ = ["SQLiteStore"]
+
+T = TypeVar("T")
+
+_LOOK_SECONDS = 0.5
+
+
+class SQLiteStore:
+    """Runs in one SQLite file. See docs/stores.md for its settings and limits."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock = SYSTEM,
+        busy_seconds: float = BUSY_SECONDS,
+        reserve_bytes: int = RESERVE_BYTES,
+        value_bytes: int = VALUE_BYTES,
+    ) -> None:
+        where = os.path.abspath(Path(path).expanduser())
+        self.place = Place(where, busy_seconds, reserve_bytes)
+        self.url = f"sqlite:///{where}"
+        self._clock = clock
+        self._value_bytes = value_bytes
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._writer: Writer | None = None
+        self._reader: Reader | None = None
+        self._watch: Watch | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._read_only: StoreReadOnly | None = None
+        self._state = "new"
+        self._opening: asyncio.Lock | None = None
+        self._workers: set[str] = set()
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    # -- opening and closing
+
+    async def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._state == "open" and self._loop is not loop:
+            self._rebind(loop)
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self._state != "open":
+                self._bind(loop)
+                await asyncio.to_thread(self._connect)
+                self._state = "open"
+
+    def _rebind(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            raise ForeignLoop(f"{self.url} was opened in another event loop", url=self.url)
+        self._bind(loop)
+        self._make_watch()
+
+    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._opening = asyncio.Lock()
+        self._looking = None
+
+    def _connect(self) -> None:
+        check_file(self.place.path)
+        self._read_only = None
+        reader = Reader(self.place)
+        writer = None
+        try:
+            writer = self._open_writer()
+            reader.open()
+        except BaseException:
+            reader.close()
+            if writer is not None:
+                writer.close()
+            raise
+        self._writer, self._reader = writer, reader
+        self._make_watch()
+        forks.watch(self)
+
+    def _make_watch(self) -> None:
+        assert self._reader is not None
+        signs = {} if self._writer is None else self._writer.signs
+        self._watch = Watch(self._reader, self._clock, self.place.workers, signs)
+
+    def _open_writer(self) -> Writer | None:
+        """The writer, or None where this user may only read; then `_read_only` says why."""
+        path = self.place.path
+        if not self.place.writable():
+            self._read_only = StoreReadOnly(f"{path} cannot be written: {missing_right(path)}", path=path)
+            return None
+        writer = Writer(self.place, self._clock, self._settle)
+        try:
+            writer.open()
+        except StoreReadOnly as error:
+            self._read_only = error
+            return None
+        except OSError as error:
+            what = f"the files of {path} cannot be made: {error.strerror}"
+            raise StoreUnavailable(
+                what, remedy=f"check the rights in {self.place.folder}", path=path
+            ) from error
+        return writer
+
+    async def close(self) -> None:
+        if self._opening is None:
+            self._state = "closed"
+            return
+        async with self._opening:
+            if self._state != "open":
+                self._state = "closed"
+                return
+            self._state = "closed"
+            forks.unwatch(self)
+            if self._looking is not None:
+                self._looking.cancel()
+            if self._watch is not None:
+                await self._watch.close()
+            await asyncio.to_thread(self._disconnect)
+        await asyncio.sleep(0)  # the last outcomes were sent to the loop before the writer ended
+
+    def _disconnect(self) -> None:
+        reader, writer = self._reader, self._writer
+        self._reader, self._writer = None, None
+        if reader is not None:
+            reader.close()
+        if writer is not None:
+            writer.close()
+
+    def _ready(self) -> None:
+        if self._state == "forked":
+            self._bind(asyncio.get_running_loop())
+            self._connect()
+            self._state = "open"
+        if self._state != "open":
+            raise StoreClosed(f"the store {self.place.path} is not open", path=self.place.path)
+        if asyncio.get_running_loop() is not self._loop:
+            self._rebind(asyncio.get_running_loop())
+
+    # -- forks
+
+    def before_fork(self, seconds: float) -> None:
+        """See `forks.Forkable`."""
+        for part in (self._writer, self._reader):
+            if part is not None:
+                part.still = part.quiet.acquire(timeout=seconds)
+
+    def after_in_parent(self) -> None:
+        """See `forks.Forkable`."""
+        for part in (self._writer, self._reader):
+            if part is not None and part.still:
+                part.quiet.release()
+
+    def after_in_child(self) -> None:
+        """See `forks.Forkable`."""
+        if self._writer is not None:
+            self._writer.leave_to_parent()
+        if self._reader is not None:
+            self._reader.leave_to_parent()
+        self._writer = self._reader = self._watch = None
+        self._loop = self._opening = self._looking = None
+        self._state = "forked"
+
+    # -- writing
+
+    def _put(self, job: Job) -> None:
+        if self._read_only is not None:
+            raise self._read_only
+        assert self._writer is not None
+        self._writer.put(job)
+        if self._looking is None:
+            assert self._loop is not None
+            self._looking = self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        if self._writer is not None and self._writer.busy() and self._loop is not None:
+            self._writer.look()
+            self._looking = self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    async def _write(self, work: Callable[[Transaction], T], *, size: int = 0, reserve: bool = False) -> T:
+        self._ready()
+        assert self._loop is not None
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._put(Job(work, future, size, reserve))
+        return await future
+
+    def _settle(self, outcomes: list[Outcome], wrote: bool) -> None:
+        """Called in the writer's thread; one call into the loop for the whole commit."""
+        loop = self._loop
+        if loop is None:
+            return
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(self._settled, outcomes, wrote)
+
+    def _settled(self, outcomes: list[Outcome], wrote: bool) -> None:
+        for outcome in outcomes:
+            future = outcome.job.future
+            if future.done():
+                continue
+            if outcome.error is None:
+                future.set_result(outcome.value)
+            else:
+                future.set_exception(outcome.error)
+        if wrote and self._watch is not None:
+            self._watch.wake()
+
+    async def create(self, run: NewRun) -> tuple[RunRow, bool]:
+        check_run(run, self._value_bytes)
+        size = sum(len(event.data) for event in run.events) + sum(len(blob.data) for blob in run.blobs)
+        return await self._write(lambda tx: tx.create(run), size=size)
+
+    def append(self, batch: Batch) -> asyncio.Future[Appended]:
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        try:
+            self._ready()
+            check_batch(batch, self._value_bytes)
+            size = sum([len(event.data) for event in batch.events])
+            self._put(Job(batch, future, size, batch.reserve))
+        except Exception as error:  # noqa: BLE001 - every failure of an append is told by its future
+            future.set_exception(error)
+        return future
+
+    async def deliver(self, message: Message) -> Delivered:
+        check_message(message, self._value_bytes)
+        return await self._write(lambda tx: tx.deliver(message), size=len(message.data))
+
+    async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
+        check_text(claim.worker)
+        return await self._write(lambda tx: claims.Claims(tx, self.place.workers, self._signs()).claim(claim))
+
+    async def enlist(self, worker: str) -> None:
+        check_text(worker)
+        await self._write(lambda tx: claims.Claims(tx, self.place.workers, self._signs()).enlist(worker))
+
+    def _signs(self) -> dict[str, Sign]:
+        assert self._writer is not None
+        return self._writer.signs
+
+    async def renew(self, worker: str, run_ids: Sequence[str], lease_seconds: float) -> frozenset[str]:
+        ids = tuple(run_ids)
+        return await self._write(lambda tx: claims.renew(tx, worker, ids, lease_seconds), reserve=True)
+
+    async def release(self, run_id: str, epoch: int) -> None:
+        await self._write(lambda tx: claims.release(tx, run_id, epoch), reserve=True)
+
+    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
+        left = tuple(tombstones)
+        await self._write(lambda tx: tx.drop(run_id, left), reserve=True)
+
+    # -- reading
+
+    async def _read(self, reading: Callable[[apsw.Connection], T]) -> T:
+        self._ready()
+        assert self._reader is not None
+        return await self._reader.run(reading)
+
+    async def load(self, run_id: str) -> Loaded:
+        return await self._read(lambda connection: reads.load(connection, run_id, self.now()))
+
+    async def row(self, run_id: str) -> RunRow:
+        return await self._read(lambda connection: reads.row(connection, run_id, self.now()))
+
+    async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> tuple[Stored, ...]:
+        return await self._read(lambda connection: reads.read(connection, run_id, after, limit))
+
+    async def snapshots(self, run_id: str) -> tuple[Snapshot, ...]:
+        return await self._read(lambda connection: reads.snapshots(connection, run_id))
+
+    async def blob(self, run_id: str, digest: bytes) -> bytes:
+        return await self._read(lambda connection: reads.blob(connection, run_id, digest))
+
+    async def inbox(self, run_id: str, after: int = 0) -> tuple[Inbound, ...]:
+        return await self._read(lambda connection: reads.inbox(connection, run_id, after))
+
+    async def tombstones(self, run_id: str) -> tuple[bytes, ...]:
+        return await self._read(lambda connection: reads.tombstones(connection, run_id))
+
+    async def due(self, agents: Mapping[str, frozenset[str]] | None = None) -> int:
+        return await self._read(lambda connection: claims.due(connection, agents, self.now()))
+
+    async def list(self, query: Query) -> tuple[RunRow, ...]:
+        return await self._read(lambda connection: reads.list_runs(connection, query, self.now()))
+
+    async def changed(self, seen: int, timeout_seconds: float) -> int:
+        self._ready()
+        assert self._watch is not None
+        return await self._watch.changed(seen, timeout_seconds)
+
+    async def stats(self) -> StoreStats:
+        runs, sizes = await self._read(reads.counts)
+        return StoreStats(
+            runs=runs,
+            **sizes,
+            file_bytes=size_of(self.place.path),
+            wal_bytes=size_of(self.place.path + "-wal"),
+            commits=0 if self._writer is None else self._writer.counts.commits,
+            facts=self._facts(),
+        )
+
+    def _facts(self) -> dict[str, str]:
+        facts = {
+            "file": self.place.path,
+            "sqlite": f"{apsw.sqlite_lib_version()}, from apsw {apsw.apsw_version()}",
+            "schema": str(SCHEMA_VERSION),
+        }
+        if self._read_only is not None:
+            facts["read only"] = self._read_only.what
+        if self._writer is not None:
+            facts.update(self._writer.facts())
+        return facts

@@ -1,0 +1,275 @@
+"""One connection to a store's file: made, checked, set, read back; its errors translated.
+
+It knows SQLite's settings and error codes and the version of the tables. It refuses files that perdure did
+not make and tables that a newer perdure made, and keeps the promise of `synchronous=FULL` by asking SQLite
+again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+from urllib.parse import quote
+
+import apsw
+
+from perdure.errors import (
+    Damaged,
+    DiskFull,
+    NotAStore,
+    NotDurable,
+    StoreError,
+    StoreIO,
+    StoreLocked,
+    StoreNewer,
+    StoreReadOnly,
+    StoreUnavailable,
+    TooLarge,
+)
+
+APPLICATION_ID = 0x70645552
+"""What marks a file as ours: `pdUR`, at offset 68 of the file."""
+
+SCHEMA_VERSION = 1
+"""The version of the tables that this perdure reads and writes."""
+
+WAL_LIMIT_BYTES = 8 << 20
+"""What is left of the write-ahead log's file once a checkpoint has emptied it."""
+
+_MAGIC = b"SQLite format 3\0"
+
+
+def open_writer(path: str, busy_seconds: float) -> apsw.Connection:
+    """A connection that writes: tables made or checked, WAL, FULL. To be called while holding the turn."""
+    check_file(path)
+    with translated(path):
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        connection = apsw.Connection(path, flags=flags)
+    try:
+        with translated(path):
+            if connection.readonly("main"):
+                raise StoreReadOnly(f"{path} cannot be written: {missing_right(path)}", path=path)
+            _patiently(lambda: _set_up(connection, path), busy_seconds)
+    except BaseException:
+        connection.close(True)
+        raise
+    return connection
+
+
+def open_reader(path: str, busy_seconds: float) -> apsw.Connection:
+    """A connection that only reads; in folders that cannot be written too, where possible."""
+    check_file(path)
+    if not os.path.exists(path):
+        raise StoreUnavailable(f"there is no store at {path}", path=path)
+    address = f"file:{quote(path)}?mode=ro"
+    try:
+        return _reading(address, path, busy_seconds)
+    except StoreUnavailable as error:
+        # Without the right to make the shared index, SQLite reads a WAL file only if nobody can be writing
+        # it.
+        if os.access(os.path.dirname(path), os.W_OK) or _size(path + "-wal"):
+            error.remedy = f"{missing_right(path)}, and {path}-wal holds commits: give this user that right"
+            raise
+        return _reading(address + "&immutable=1", path, busy_seconds)
+
+
+def _reading(address: str, path: str, busy_seconds: float) -> apsw.Connection:
+    with translated(path):
+        connection = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    try:
+        with translated(path):
+            connection.set_busy_timeout(round(busy_seconds * 1000))
+            connection.execute("PRAGMA mmap_size=0")
+            check_tables(connection, path)
+    except BaseException:
+        connection.close(True)
+        raise
+    return connection
+
+
+def check_file(path: str) -> None:
+    """Refuse what cannot be a store before SQLite touches it. Raises StoreUnavailable, NotAStore."""
+    folder = os.path.dirname(path)
+    if path in _unsafe:
+        what = f"this process was forked while {path} was being written, so it cannot use that file"
+        raise StoreUnavailable(
+            what, remedy="start a new process instead of forking (multiprocessing: spawn)", path=path
+        )
+    if not os.path.isdir(folder):
+        raise StoreUnavailable(f"the folder {folder} does not exist", remedy=f"mkdir -p {folder}", path=path)
+    if os.path.isdir(path):
+        raise StoreUnavailable(f"{path} is a folder", remedy="name a file in it", path=path)
+    try:
+        with open(path, "rb") as file:
+            head = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        if not os.access(folder, os.W_OK):
+            what = f"{path} does not exist and cannot be made: the folder is not writable"
+            raise StoreUnavailable(
+                what, remedy=f"give this user write permission on {folder}", path=path
+            ) from None
+        return
+    except OSError as error:
+        remedy = f"give this user read permission on {path}"
+        raise StoreUnavailable(
+            f"{path} cannot be read: {error.strerror}", remedy=remedy, path=path
+        ) from error
+    if head and head != _MAGIC:
+        raise NotAStore(f"{path} is not an SQLite file", path=path)
+
+
+def check_tables(connection: apsw.Connection, path: str) -> bool:
+    """True if the tables are there, False in an empty file. Raises NotAStore, StoreNewer."""
+    application, version = connection.pragma("application_id"), connection.pragma("user_version")
+    if application == APPLICATION_ID:
+        if version > SCHEMA_VERSION:
+            what = f"{path} has tables of version {version}, this perdure knows {SCHEMA_VERSION}"
+            raise StoreNewer(what, path=path, version=version, known=SCHEMA_VERSION)
+        return True
+    if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get is not None:
+        raise NotAStore(f"{path} is an SQLite database that perdure did not make", path=path)
+    return False
+
+
+def _set_up(connection: apsw.Connection, path: str) -> None:
+    made = check_tables(connection, path)
+    if not made:
+        connection.execute("PRAGMA page_size=4096")
+    mode = connection.pragma("journal_mode", "wal")
+    if mode != "wal":
+        remedy = "keep the store on a local disk: network file systems cannot share a write-ahead log"
+        raise StoreUnavailable(
+            f"{path} cannot have a write-ahead log here (journal mode {mode})", remedy=remedy, path=path
+        )
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA fullfsync=1")  # macOS: ask the disk itself
+    connection.execute("PRAGMA checkpoint_fullfsync=1")
+    connection.execute("PRAGMA mmap_size=0")
+    connection.execute("PRAGMA trusted_schema=0")
+    connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
+    connection.wal_autocheckpoint(0)  # checkpoints are taken under the turn, by perdure
+    check_durable(connection, path)
+    if not made:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if not check_tables(connection, path):
+                connection.execute(_schema())
+                connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+
+def check_durable(connection: apsw.Connection, path: str) -> None:
+    """Ask SQLite whether it will sync every commit. Raises NotDurable."""
+    level, mapped = connection.pragma("synchronous"), connection.pragma("mmap_size")
+    if level != 2:
+        raise NotDurable(
+            f"{path}: synchronous is {level} after FULL (2) was asked for", path=path, level=level
+        )
+    if mapped:
+        raise NotDurable(f"{path}: {mapped} bytes are memory-mapped after 0 was asked for", path=path)
+
+
+def _schema() -> str:
+    return resources.files("perdure.store").joinpath("schema/sqlite.sql").read_text(encoding="utf-8")
+
+
+def _patiently(set_up: Callable[[], None], seconds: float) -> None:
+    """Switching a new file to WAL does not honour SQLite's own busy timeout; so it is tried again here."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            set_up()
+            return
+        except (apsw.BusyError, apsw.LockedError):
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.005)
+
+
+class translated:  # noqa: N801 - reads as a word: `with translated(path):`
+    """Turns the driver's errors into perdure's: `with translated(path): …`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, apsw.Error):
+            raise translate(error, self._path) from error
+
+
+def translate(error: apsw.Error, path: str) -> StoreError:
+    """The driver's error as one of ours."""
+    facts: dict[str, Any] = {
+        "path": path,
+        "sqlite": type(error).__name__,
+        "extended": getattr(error, "extendedresult", 0),
+    }
+    text = str(error)
+    match error:
+        case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
+            return StoreLocked(f"{path} is locked by another program", **facts)
+        case apsw.FullError():
+            return DiskFull(f"no room to write {path}", **facts)
+        case apsw.IOError():
+            return StoreIO(f"the disk failed under {path}: {text}", **facts)
+        case apsw.ReadOnlyError() | apsw.PermissionsError():
+            return StoreReadOnly(f"{path} cannot be written: {missing_right(path)}", **facts)
+        case apsw.CantOpenError():
+            remedy = f"check the path and its rights: {missing_right(path)}"
+            return StoreUnavailable(f"{path} cannot be opened: {text}", remedy=remedy, **facts)
+        case apsw.CorruptError():
+            safe = "Nothing was written. What reads well is served, damage never is."
+            return Damaged(f"{path} is damaged: {text}", safe=safe, **facts)
+        case apsw.NotADBError():
+            return NotAStore(f"{path} is not an SQLite file", **facts)
+        case apsw.TooBigError():
+            return TooLarge(f"a value is above SQLite's limit: {text}", **facts)
+        case apsw.SQLError() | apsw.SchemaChangeError() | apsw.ConstraintError() | apsw.MismatchError():
+            return Damaged(f"the tables of {path} are not as perdure made them: {text}", **facts)
+        case _:
+            return StoreIO(f"SQLite failed on {path}: {type(error).__name__}: {text}", **facts)
+
+
+_unsafe: set[str] = set()  # files that a fork caught SQLite at work on, in this process
+
+
+def leave_to_parent(connection: apsw.Connection | None, path: str, *, still: bool) -> None:
+    """In a forked child: close an inherited connection without any effect on the file or on the parent."""
+    if connection is None:
+        return
+    if still:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close(True)
+    else:
+        _unsafe.add(path)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # so that it is never closed
+
+
+def missing_right(path: str) -> str:
+    """Which right this user lacks, in words."""
+    folder = os.path.dirname(path)
+    if os.path.exists(path) and not os.access(path, os.R_OK):
+        return f"no right to read {path}"
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        return f"no right to write {path}"
+    if not os.access(folder, os.W_OK):
+        return f"no right to write in the folder {folder}"
+    return "the file system is read-only, or the rights of the -wal and -shm files differ"
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,90 @@
+"""One thread of a process that reads, on a connection of its own, so that reading never waits for writing.
+
+It knows when a connection must be given up; what is read is its caller's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import apsw
+
+from perdure.errors import StoreError
+from perdure.store.sqlite.connection import leave_to_parent, open_reader, translate
+from perdure.store.sqlite.place import Place
+
+T = TypeVar("T")
+
+
+class Reader:
+    """Runs readings one after the other, each in a transaction that sees one moment."""
+
+    def __init__(self, place: Place) -> None:
+        self.quiet = threading.Lock()  # held while SQLite is at work: a fork waits for it
+        self.still = False  # whether it could be had, at the last fork
+        self.connection: apsw.Connection | None = None
+        self._place = place
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="perdure-reader")
+        self._reopened = 0
+
+    async def run(self, reading: Callable[[apsw.Connection], T]) -> T:
+        """Do one reading in the reader's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._in_transaction, reading)
+
+    async def version(self) -> tuple[int, int]:
+        """A pair that differs once any other connection has committed."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._version)
+
+    def open(self) -> None:
+        """Open now rather than at the first reading; blocks."""
+        self._pool.submit(self._connected).result()
+
+    def close(self) -> None:
+        """Finish what is being read and close; blocks."""
+        self._pool.submit(self._disconnect).result()
+        self._pool.shutdown()
+
+    def leave_to_parent(self) -> None:
+        """In a child, after a fork: close what was inherited, unless SQLite was at work in it."""
+        leave_to_parent(self.connection, self._place.path, still=self.still)
+        self.connection = None
+
+    def _in_transaction(self, reading: Callable[[apsw.Connection], T]) -> T:
+        with self.quiet:
+            try:
+                connection = self._connected()
+                connection.execute("BEGIN")
+                try:
+                    return reading(connection)
+                finally:
+                    connection.execute("COMMIT")
+            except apsw.Error as error:
+                failure = translate(error, self._place.path)
+                self._disconnect()
+                raise failure from error
+
+    def _version(self) -> tuple[int, int]:
+        with self.quiet:
+            try:
+                return self._reopened, self._connected().pragma("data_version")
+            except (apsw.Error, StoreError):
+                # Whoever waits looks for itself, and meets the error there.
+                self._disconnect()
+                return self._reopened, -1
+
+    def _connected(self) -> apsw.Connection:
+        if self.connection is None:
+            self.connection = open_reader(self._place.path, self._place.busy_seconds)
+            self._reopened += 1
+        return self.connection
+
+    def _disconnect(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            with contextlib.suppress(apsw.Error):
+                connection.close(True)

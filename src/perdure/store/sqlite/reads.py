@@ -1,0 +1,134 @@
+"""The reading verbs, on a connection that sees one moment: their caller has opened a transaction.
+
+Nothing here writes or waits for a writer. It knows the tables; threads and errors are its caller's.
+"""
+
+from __future__ import annotations
+
+import apsw
+
+from perdure.errors import Damaged
+from perdure.store.protocol import Inbound, Loaded, Query, RunRow, Snapshot, Stored
+from perdure.store.sqlite.transaction import COLUMNS, MASK, SHIFT, missing, standing_of
+from perdure.store.standing import Standing
+
+_FIND = f"SELECT {COLUMNS} FROM perdure_run WHERE run_id = ?"
+_EVENTS = "SELECT key, data, digest FROM perdure_event WHERE key > ? AND key <= ? ORDER BY key LIMIT ?"
+_SNAPSHOTS = "SELECT key, data, digest FROM perdure_snapshot WHERE key > ? AND key <= ? ORDER BY key"
+_NEWEST_SNAPSHOT = _SNAPSHOTS + " DESC LIMIT 1"
+_INBOX = (
+    "SELECT key, id, kind, data, at FROM perdure_inbox INDEXED BY perdure_inbox_waiting"
+    " WHERE taken = 0 AND key > ? AND key <= ? ORDER BY key"
+)
+
+
+def load(connection: apsw.Connection, run_id: str, now: int) -> Loaded:
+    """See `Store.load`."""
+    run_no, standing = find(connection, run_id)
+    start, end = _keys(run_no)
+    newest = connection.execute(_NEWEST_SNAPSHOT, (start, end)).fetchone()
+    snapshot = None if newest is None else Snapshot(newest[0] & MASK, newest[1], newest[2])
+    events = _events(connection, run_no, snapshot.seq if snapshot else 0, -1)
+    return Loaded(standing.row(now), snapshot, events, _inbox(connection, run_no, 0))
+
+
+def row(connection: apsw.Connection, run_id: str, now: int) -> RunRow:
+    """See `Store.row`."""
+    return find(connection, run_id)[1].row(now)
+
+
+def read(connection: apsw.Connection, run_id: str, after: int, limit: int) -> tuple[Stored, ...]:
+    """See `Store.read`."""
+    return _events(connection, find(connection, run_id)[0], after, limit)
+
+
+def snapshots(connection: apsw.Connection, run_id: str) -> tuple[Snapshot, ...]:
+    """See `Store.snapshots`."""
+    rows = connection.execute(_SNAPSHOTS, _keys(find(connection, run_id)[0]))
+    return tuple(Snapshot(key & MASK, data, digest) for key, data, digest in rows)
+
+
+def blob(connection: apsw.Connection, run_id: str, digest: bytes) -> bytes:
+    """See `Store.blob`."""
+    run_no = find(connection, run_id)[0]
+    found = connection.execute(
+        "SELECT data FROM perdure_blob WHERE run_no = ? AND digest = ?", (run_no, digest)
+    ).get
+    if found is None:
+        raise Damaged(
+            f"a large value of run {run_id} is missing: {digest.hex()}", run_id=run_id, digest=digest
+        )
+    return bytes(found)
+
+
+def inbox(connection: apsw.Connection, run_id: str, after: int) -> tuple[Inbound, ...]:
+    """See `Store.inbox`."""
+    return _inbox(connection, find(connection, run_id)[0], after)
+
+
+def tombstones(connection: apsw.Connection, run_id: str) -> tuple[bytes, ...]:
+    """See `Store.tombstones`."""
+    rows = connection.execute("SELECT data FROM perdure_tombstone WHERE run_id = ? ORDER BY rowid", (run_id,))
+    return tuple(bytes(data) for (data,) in rows)
+
+
+def list_runs(connection: apsw.Connection, query: Query, now: int) -> tuple[RunRow, ...]:
+    """See `Store.list`."""
+    where, values = ["1"], list[str | int]()
+    if query.open_only:
+        where.append("terminal = 0")
+    if query.statuses:
+        where.append(f"status IN ({', '.join('?' * len(query.statuses))})")
+        values.extend(query.statuses)
+    if query.agent is not None:
+        where.append("agent = ?")
+        values.append(query.agent)
+    if query.prefix:
+        where.append("run_id >= ? AND run_id < ?")
+        values.extend((query.prefix, query.prefix + "\U0010ffff"))
+    if query.before is not None:
+        where.append("(created_at, run_id) < (?, ?)")
+        values.extend(query.before)
+    order = "ORDER BY created_at DESC, run_id DESC LIMIT ?"
+    sql = f"SELECT {COLUMNS} FROM perdure_run WHERE {' AND '.join(where)} {order}"
+    rows = list(connection.execute(sql, (*values, query.limit)))
+    return tuple(standing_of(connection, found)[1].row(now) for found in rows)
+
+
+def counts(connection: apsw.Connection) -> tuple[dict[str, int], dict[str, int]]:
+    """Runs by status; and events, event_bytes, snapshot_bytes, blob_bytes."""
+    runs = dict(connection.execute("SELECT status, count(*) FROM perdure_run GROUP BY status"))
+    events, size = connection.execute(
+        "SELECT count(*), coalesce(sum(length(data)), 0) FROM perdure_event"
+    ).get
+    sizes = {"events": events, "event_bytes": size}
+    for name in ("snapshot", "blob"):
+        sizes[f"{name}_bytes"] = connection.execute(
+            f"SELECT coalesce(sum(length(data)), 0) FROM perdure_{name}"
+        ).get
+    return runs, sizes
+
+
+def find(connection: apsw.Connection, run_id: str) -> tuple[int, Standing]:
+    """A run's number and row. Raises NoSuchRun, RunGone."""
+    found = connection.execute(_FIND, (run_id,)).fetchone()
+    if found is None:
+        raise missing(connection, run_id)
+    return standing_of(connection, found)
+
+
+def _keys(run_no: int) -> tuple[int, int]:
+    start = run_no << SHIFT
+    return start, start | MASK
+
+
+def _events(connection: apsw.Connection, run_no: int, after: int, limit: int) -> tuple[Stored, ...]:
+    start, end = _keys(run_no)
+    rows = connection.execute(_EVENTS, (start + after, end, limit))
+    return tuple([Stored(key & MASK, data, digest) for key, data, digest in rows])
+
+
+def _inbox(connection: apsw.Connection, run_no: int, after: int) -> tuple[Inbound, ...]:
+    start, end = _keys(run_no)
+    rows = connection.execute(_INBOX, (start + after, end))
+    return tuple(Inbound(key & MASK, *rest) for key, *rest in rows)

@@ -1,0 +1,374 @@
+"""What may be written in one transaction: many runs' batches, new runs, messages, ends.
+
+Each run's row is read once per transaction and changed in memory (`Standing`); refusals come before the first
+write of the refused verb, so that they need no savepoint and its neighbours commit. `flush` writes what was
+gathered. It knows the tables, and neither threads nor locks nor when a commit happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from perdure.errors import InboxMoved, NoSuchRun, RunGone, SeqConflict, StoreError
+from perdure.store.protocol import (
+    Appended,
+    Batch,
+    Blob,
+    Delivered,
+    Message,
+    NewRun,
+    RunRow,
+    Snapshot,
+    Stored,
+)
+from perdure.store.standing import Standing, check_size, ended, follows, gone, new_standing, still_open
+from perdure.store.tx import Guard
+
+SHIFT = 32
+"""A key is run_no << SHIFT | number."""
+
+MASK = (1 << SHIFT) - 1
+"""The number in a key."""
+
+COLUMNS = (
+    "run_no, run_id, agent, version, parent, created_at, status, due_at, info, updated_at, terminal, epoch,"
+    " holder, held, died, lease_until, claims, inbox, pending, seq_floor"
+)
+"""The columns of perdure_run in the order of `standing_of`."""
+
+_FIND = f"SELECT {COLUMNS} FROM perdure_run WHERE run_id = ?"
+_FIND_NO = f"SELECT {COLUMNS} FROM perdure_run WHERE run_no = ?"
+_LAST = "SELECT key FROM perdure_event WHERE key > ? AND key <= ? ORDER BY key DESC LIMIT 1"
+_GONE = "SELECT 1 FROM perdure_gone WHERE run_id = ?"
+_NEW_RUN = (
+    "INSERT INTO perdure_run (run_id, agent, version, parent, created_at, status, due_at, info, updated_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING run_no"
+)
+_SET_RUN = (
+    "UPDATE perdure_run SET version = ?, status = ?, due_at = ?, info = ?, updated_at = ?, terminal = ?,"
+    " epoch = ?, holder = ?, held = ?, died = ?, lease_until = ?, claims = ?, inbox = ?, pending = ? WHERE run_no = ?"
+)
+_NEW_EVENT = "INSERT INTO perdure_event (key, digest, data) VALUES (?, ?, ?)"
+_NEW_BLOB = "INSERT OR IGNORE INTO perdure_blob (run_no, digest, data) VALUES (?, ?, ?)"
+_NEW_SNAPSHOT = "INSERT OR REPLACE INTO perdure_snapshot (key, digest, data) VALUES (?, ?, ?)"
+_DROP_SNAPSHOTS = "DELETE FROM perdure_snapshot WHERE key > ? AND key <= ? AND key != ?"
+_NEW_MESSAGE = "INSERT INTO perdure_inbox (key, run_no, id, kind, data, at) VALUES (?, ?, ?, ?, ?, ?)"
+_FIND_MESSAGE = "SELECT key FROM perdure_inbox WHERE run_no = ? AND id = ?"
+_WAITING = "SELECT 1 FROM perdure_inbox WHERE key = ? AND taken = 0"
+_TAKE = "UPDATE perdure_inbox SET taken = 1, data = x'' WHERE key = ?"
+
+
+@dataclass(slots=True)
+class Entry:
+    """A run within one transaction: its number, its row, and whether the row must be written."""
+
+    run_no: int
+    standing: Standing
+    dirty: bool = False
+
+    @property
+    def start(self) -> int:
+        """The key before the run's first."""
+        return self.run_no << SHIFT
+
+    @property
+    def end(self) -> int:
+        """The last key that the run can have."""
+        return self.start | MASK
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A row that is in the file if, and only if, this transaction was committed."""
+
+    sql: str
+    key: tuple[str | int | bytes | None, ...]
+
+
+class Transaction:
+    """The writes of one commit. Made anew for each; `now` is the store's clock inside it."""
+
+    def __init__(self, connection: apsw.Connection, guard: Guard, now: int) -> None:
+        self.connection = connection
+        self.now = now
+        self.wrote = False
+        self.proof: Proof | None = None
+        self._guard = guard
+        self.committed: list[Callable[[], None]] = []  # called once it is
+        self.rolled_back: list[Callable[[], None]] = []  # or this, if it was not
+        self._entries: dict[str, Entry] = {}
+        self._events: list[tuple[int, bytes, bytes]] = []
+
+    # -- runs
+
+    def find(self, run_id: str) -> Entry:
+        """A run's entry. Raises NoSuchRun, RunGone."""
+        if (known := self._entries.get(run_id)) is not None:
+            return known
+        row = self.connection.execute(_FIND, (run_id,)).fetchone()
+        if row is None:
+            raise missing(self.connection, run_id)
+        return self._enter(row)
+
+    def find_no(self, run_no: int) -> Entry:
+        """A run's entry by its number, which must be there."""
+        row: Any = self.connection.execute(_FIND_NO, (run_no,)).fetchone()
+        return self._entries.get(row[1]) or self._enter(row)
+
+    def _enter(self, row: Any) -> Entry:
+        run_no, standing = standing_of(self.connection, row)
+        entry = Entry(run_no, standing)
+        self._entries[standing.run_id] = entry
+        return entry
+
+    def create(self, run: NewRun) -> tuple[RunRow, bool]:
+        """See `Store.create`."""
+        try:
+            return self.find(run.run_id).standing.row(self.now), False
+        except NoSuchRun:
+            pass
+        new = new_standing(run, self.now)
+        values = (
+            new.run_id,
+            new.agent,
+            new.version,
+            new.parent,
+            self.now,
+            new.status,
+            new.due_at,
+            new.info,
+            self.now,
+        )
+        run_no = self.connection.execute(_NEW_RUN, values).get
+        entry = Entry(run_no, new)
+        self._entries[run.run_id] = entry
+        self._add(entry, run.events)
+        self._add_blobs(entry, run.blobs)
+        self._wrote("SELECT 1 FROM perdure_run WHERE run_no = ? AND run_id = ?", run_no, run.run_id)
+        return new.row(self.now), True
+
+    # -- appends
+
+    def append(self, batch: Batch) -> Appended:
+        """See `Store.append`. A refusal comes before anything of the batch was written."""
+        entry = self.find(batch.run_id)
+        standing = entry.standing
+        if (refusal := standing.refusal(batch, self.now)) is not None:
+            raise refusal
+        if batch.taken:
+            self._check_waiting(entry, batch.taken)
+        if batch.events:
+            self._add(entry, batch.events)
+        if batch.act is not None:
+            self._act(entry, batch)
+        if batch.blobs:
+            self._add_blobs(entry, batch.blobs)
+        if batch.snapshot is not None:
+            self._add_snapshot(entry, batch.snapshot, keep=batch.keep_snapshots)
+        if batch.taken:
+            self._take(entry, batch.taken)
+        if standing.change(batch.row, release=batch.release, now=self.now):
+            self.changed(entry)
+        undelivered = tuple(m.id for m in batch.outbox if not self._send(m)) if batch.outbox else ()
+        return Appended(standing.seq, self.now, undelivered)
+
+    def _add(self, entry: Entry, events: Sequence[Stored]) -> None:
+        if not events:
+            return
+        start = entry.start
+        self._events.extend([(start + event.seq, event.digest, event.data) for event in events])
+        last = events[-1]
+        entry.standing.seq = last.seq
+        self.wrote = True
+        self.proof = Proof(
+            "SELECT 1 FROM perdure_event WHERE key = ? AND digest = ?", (start + last.seq, last.digest)
+        )
+
+    def _act(self, entry: Entry, batch: Batch) -> None:
+        assert batch.act is not None
+        self.flush()
+        events = tuple(self._guard.run(batch.act, batch.act_seconds))
+        check_size(1 << 30, *(event.data for event in events))
+        if not follows(events, entry.standing.seq):
+            raise SeqConflict(
+                f"run {batch.run_id}: a call's events do not go on from its batch", run_id=batch.run_id
+            )
+        self._add(entry, events)
+        self.wrote = True
+
+    def _add_blobs(self, entry: Entry, blobs: Iterable[Blob]) -> None:
+        rows = [(entry.run_no, blob.digest, blob.data) for blob in blobs]
+        if rows:
+            self.connection.executemany(_NEW_BLOB, rows)
+            digest = rows[-1][1]
+            self._wrote("SELECT 1 FROM perdure_blob WHERE run_no = ? AND digest = ?", entry.run_no, digest)
+
+    def _add_snapshot(self, entry: Entry, snapshot: Snapshot, *, keep: bool) -> None:
+        key = entry.start + snapshot.seq
+        if not keep:
+            self.connection.execute(_DROP_SNAPSHOTS, (entry.start, entry.end, key))
+        self.connection.execute(_NEW_SNAPSHOT, (key, snapshot.digest, snapshot.data))
+        self._wrote("SELECT 1 FROM perdure_snapshot WHERE key = ? AND digest = ?", key, snapshot.digest)
+
+    # -- messages
+
+    def _check_waiting(self, entry: Entry, positions: Sequence[int]) -> None:
+        for position in positions:
+            if self.connection.execute(_WAITING, (entry.start + position,)).get is None:
+                run_id = entry.standing.run_id
+                raise InboxMoved(f"message {position} of run {run_id} is not waiting", run_id=run_id)
+
+    def _take(self, entry: Entry, positions: Sequence[int]) -> None:
+        self.connection.executemany(_TAKE, [(entry.start + position,) for position in positions])
+        entry.standing.pending -= len(positions)
+        entry.standing.updated_at = self.now
+        self.changed(entry)
+
+    def deliver(self, message: Message) -> Delivered:
+        """See `Store.deliver`."""
+        entry = self.find(message.run_id)
+        standing = entry.standing
+        known = self.connection.execute(_FIND_MESSAGE, (entry.run_no, message.id)).get
+        if known is not None:
+            return Delivered(known & MASK, fresh=False)
+        if standing.terminal:
+            raise ended(standing)
+        standing.inbox += 1
+        standing.pending += 1
+        standing.updated_at = self.now
+        key = entry.start + standing.inbox
+        values = (key, entry.run_no, message.id, message.kind, message.data, self.now)
+        self.connection.execute(_NEW_MESSAGE, values)
+        self.changed(entry)
+        self._wrote("SELECT 1 FROM perdure_inbox WHERE key = ? AND id = ?", key, message.id)
+        return Delivered(standing.inbox, fresh=True)
+
+    def _send(self, message: Message) -> bool:
+        try:
+            self.deliver(message)
+        except StoreError as refusal:
+            if refusal.code not in ("S112", "S113", "S117"):
+                raise
+            return False
+        return True
+
+    # -- ends
+
+    def drop(self, run_id: str, tombstones: Sequence[bytes]) -> None:
+        """See `Store.drop`."""
+        try:
+            entry = self.find(run_id)
+        except RunGone:
+            pass
+        else:
+            if not entry.standing.terminal:
+                raise still_open(entry.standing)
+            self.flush()
+            self._delete(entry)
+            del self._entries[run_id]
+        self.connection.executemany(
+            "INSERT INTO perdure_tombstone (run_id, data) VALUES (?, ?)",
+            [(run_id, data) for data in tombstones],
+        )
+        self._wrote("SELECT 1 FROM perdure_gone WHERE run_id = ?", run_id)
+
+    def _delete(self, entry: Entry) -> None:
+        for table in ("perdure_event", "perdure_snapshot", "perdure_inbox"):
+            self.connection.execute(
+                f"DELETE FROM {table} WHERE key > ? AND key <= ?", (entry.start, entry.end)
+            )
+        self.connection.execute("DELETE FROM perdure_blob WHERE run_no = ?", (entry.run_no,))
+        self.connection.execute("DELETE FROM perdure_run WHERE run_no = ?", (entry.run_no,))
+        self.connection.execute(
+            "INSERT INTO perdure_gone (run_id, at) VALUES (?, ?)", (entry.standing.run_id, self.now)
+        )
+
+    # -- end of the transaction
+
+    def changed(self, entry: Entry) -> None:
+        """The run's row must be written."""
+        entry.dirty = True
+        self.wrote = True
+
+    def forget(self) -> None:
+        """Rows were changed behind the entries' back, after a flush: read them again when they are needed."""
+        self._entries.clear()
+        self.wrote = True
+
+    def flush(self) -> None:
+        """Write what was gathered: events in one go, each changed row once."""
+        if self._events:
+            self.connection.executemany(_NEW_EVENT, self._events)
+            self._events = []
+        for entry in self._entries.values():
+            if entry.dirty:
+                entry.dirty = False
+                self._set_run(entry)
+
+    def _set_run(self, entry: Entry) -> None:
+        run = entry.standing
+        self.connection.execute(
+            _SET_RUN,
+            (
+                *(
+                    run.version,
+                    run.status,
+                    run.due_at,
+                    run.info,
+                    run.updated_at,
+                    run.terminal,
+                    run.epoch,
+                    run.holder,
+                ),
+                *(run.held, run.died, run.lease_until, run.claims, run.inbox, run.pending, entry.run_no),
+            ),
+        )
+        if self.proof is None:
+            self.proof = Proof(
+                "SELECT 1 FROM perdure_run WHERE run_no = ? AND epoch = ? AND updated_at = ? AND lease_until = ?"
+                " AND status = ? AND pending = ?",
+                (entry.run_no, run.epoch, run.updated_at, run.lease_until, run.status, run.pending),
+            )
+
+    def _wrote(self, sql: str, *key: str | int | bytes) -> None:
+        self.wrote = True
+        self.proof = Proof(sql, key)
+
+
+def standing_of(connection: apsw.Connection, row: Any) -> tuple[int, Standing]:
+    """A row in the order of COLUMNS, with the last event's number looked up."""
+    run = Standing(
+        run_id=row[1],
+        agent=row[2],
+        version=row[3],
+        parent=row[4],
+        created_at=row[5],
+        status=row[6],
+        due_at=row[7],
+        info=row[8],
+        updated_at=row[9],
+        terminal=bool(row[10]),
+        epoch=row[11],
+        holder=row[12],
+        held=bool(row[13]),
+        died=bool(row[14]),
+        lease_until=row[15],
+        claims=row[16],
+        inbox=row[17],
+        pending=row[18],
+    )
+    start = row[0] << SHIFT
+    last = connection.execute(_LAST, (start, start | MASK)).get
+    run.seq = max(row[19], 0 if last is None else last & MASK)
+    return row[0], run
+
+
+def missing(connection: apsw.Connection, run_id: str) -> StoreError:
+    """The refusal for a run that is not there: NoSuchRun or RunGone."""
+    if connection.execute(_GONE, (run_id,)).get is not None:
+        return gone(run_id)
+    return NoSuchRun(f"the store holds no run {run_id!r}", run_id=run_id)

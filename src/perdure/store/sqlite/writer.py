@@ -1,0 +1,455 @@
+"""The one thread of a process that writes: everything queued, in one commit, when it is its turn.
+
+It decides when a commit happens and what it means when one fails; what is written is a `Transaction`'s.
+Refusals are per job. A commit whose fate is unknown after a disk error is settled by reading it back, never
+by trying again. It keeps the promise that a future is done only when its write is durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from perdure.clock import Clock
+from perdure.errors import DiskFull, StoreClosed, StoreError, StoreIO, StoreLocked, StoreUnavailable
+from perdure.store.protocol import Batch
+from perdure.store.sqlite.connection import leave_to_parent, open_writer, translate
+from perdure.store.sqlite.incarnation import Sign
+from perdure.store.sqlite.place import Place, Reserve
+from perdure.store.sqlite.transaction import Proof, Transaction
+from perdure.store.sqlite.turn import Turn
+from perdure.store.tx import Guard
+
+log = logging.getLogger("perdure.store")
+
+JOBS_PER_COMMIT, BYTES_PER_COMMIT = 1000, 4 << 20
+"""So much at most goes into one commit, so that the other processes' turns come soon."""
+
+CHECKPOINT_PAGES = 1000
+"""The write-ahead log is brought home whenever it has grown by so many pages."""
+
+TURN_PATIENCE_SECONDS = 2.0
+"""A turn that takes longer is not waited for: its holder is stopped, not slow."""
+
+_ALONE_SECONDS = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One verb to be written. `work` is a batch, or whatever else is to happen inside a transaction."""
+
+    work: Batch | Callable[[Transaction], Any]
+    future: Any
+    size: int = 0
+    reserve: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether it needs a commit of its own: a user's code may fail after it wrote."""
+        return isinstance(self.work, Batch) and self.work.act is not None
+
+    def run(self, tx: Transaction) -> Any:
+        """Do it."""
+        return tx.append(self.work) if isinstance(self.work, Batch) else self.work(tx)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a job."""
+
+    job: Job
+    value: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class Commits:
+    """What the writer counts."""
+
+    commits: int = 0
+    wal_pages: int = 0
+    checkpoint_blocked_since: float | None = None
+    last_failure: str = ""
+
+
+class Writer:
+    """Queues jobs and writes them. `settle` gets the outcomes of each commit, in the writer's thread."""
+
+    def __init__(self, place: Place, clock: Clock, settle: Callable[[list[Outcome], bool], None]) -> None:
+        self.place = place
+        self.counts = Commits()
+        self.signs: dict[str, Sign] = {}
+        self.quiet = threading.Lock()  # held while SQLite is at work: a fork waits for it
+        self.still = False  # whether it could be had, at the last fork
+        self.connection: apsw.Connection | None = None
+        self.turn: Turn | None = None
+        self._clock = clock
+        self._settle = settle
+        self._reserve = Reserve(place)
+        self._guard: Guard | None = None
+        self._queue: deque[Job] = deque()
+        self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._signalled = False
+        self._generation = 0
+        self._waiting_since: float | None = None
+        self._impatient_until = 0.0
+        self._checked_pages = 0
+        self._inode = (0, 0)
+        self._closing = False
+        self._closed = threading.Event()
+
+    # -- the loop's side
+
+    def open(self) -> None:
+        """Open the database; blocks. The thread starts with it."""
+        turn = Turn(self.place.turn)
+        self.turn = turn
+        try:
+            self._first(turn)
+        except BaseException:
+            turn.close()
+            self.turn = None
+            raise
+        self._start(turn)
+
+    def _first(self, turn: Turn) -> None:
+        # Who made the file first is of no matter, so that polling will do, and a stopped holder delays us
+        # only so long.
+        taken = turn.take_within(min(TURN_PATIENCE_SECONDS, self.place.busy_seconds))
+        try:
+            self._connect()
+            self._reserve.make()
+        finally:
+            if taken:
+                turn.give()
+
+    def _start(self, turn: Turn) -> None:
+        name = f"perdure-writer-{os.path.basename(self.place.path)}"
+        threading.Thread(target=self._main, args=(self._generation, turn), name=name, daemon=True).start()
+
+    def put(self, job: Job) -> None:
+        """Queue a job. Raises StoreClosed."""
+        if self._closing:
+            raise StoreClosed(f"the store {self.place.path} was closed")
+        self._queue.append(job)
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._signalled:
+            self._signalled = True
+            self._tokens.put(None)
+
+    def busy(self) -> bool:
+        """Whether anything is queued."""
+        return bool(self._queue)
+
+    def look(self) -> None:
+        """Called now and then while something is queued: if the turn does not come, go on without it.
+
+        Turns are for fairness; a process that was stopped while it had the turn must not stop the others.
+        """
+        since = self._waiting_since
+        if since is None or time.monotonic() - since < TURN_PATIENCE_SECONDS:
+            return
+        log.warning(
+            "%s: the writers' turn did not come for %.1f s; writing without it",
+            self.place.path,
+            TURN_PATIENCE_SECONDS,
+        )
+        self._generation += 1
+        self._waiting_since = None
+        self._impatient_until = time.monotonic() + _ALONE_SECONDS
+        self.turn = Turn(self.place.turn)
+        self._start(self.turn)
+        self._tokens.put(None)
+
+    def close(self) -> None:
+        """Write what is queued, end this process's workers, close; blocks."""
+        self._closing = True
+        self._tokens.put(None)
+        self._closed.wait()
+
+    # -- the writer's side
+
+    def _main(self, generation: int, turn: Turn) -> None:
+        while True:
+            self._tokens.get()
+            self._signalled = False
+            while self._queue and self._generation == generation:
+                with self._having(turn):
+                    if self._generation == generation:
+                        self._commit_queued()
+            if self._generation != generation:
+                turn.close()
+                return
+            if self._closing and not self._queue:
+                self._end(turn)
+                return
+
+    @contextlib.contextmanager
+    def _having(self, turn: Turn) -> Iterator[None]:
+        """With the turn; or without, if it was found not to come."""
+        taken = turn.try_take()
+        if not taken and time.monotonic() >= self._impatient_until:
+            self._waiting_since = time.monotonic()
+            turn.take()
+            self._waiting_since = None
+            taken = True
+        try:
+            yield
+        finally:
+            if taken:
+                turn.give()
+
+    def _commit_queued(self) -> None:
+        jobs = self._take()
+        while jobs:
+            count = 1 if jobs[0].alone else next((n for n, job in enumerate(jobs) if job.alone), len(jobs))
+            group, jobs = jobs[:count], jobs[count:]
+            before = self.counts.commits
+            with self.quiet:
+                outcomes = self._write(group)
+            self._settle(outcomes, self.counts.commits != before)
+        with self.quiet:
+            self._checkpoint()
+
+    def _take(self) -> list[Job]:
+        jobs: list[Job] = []
+        size = 0
+        while self._queue and len(jobs) < JOBS_PER_COMMIT and size < BYTES_PER_COMMIT:
+            job = self._queue.popleft()
+            jobs.append(job)
+            size += job.size
+        return jobs
+
+    def _write(self, jobs: list[Job]) -> list[Outcome]:
+        """One commit for all; if it breaks, one for each, so that only the culprit fails."""
+        try:
+            self._check_place()
+            held_back = self._hold_back(jobs)
+            jobs = [job for job in jobs if job not in held_back]
+            return [
+                *(Outcome(job, error=self._full()) for job in held_back),
+                *(self._attempt(jobs) if jobs else ()),
+            ]
+        except _Broken as broken:
+            if len(jobs) > 1:
+                return [outcome for job in jobs for outcome in self._write([job])]
+            if isinstance(broken.error, DiskFull) and jobs[0].reserve and self._reserve.spend():
+                log.warning("%s: the disk is full; the reserve is used", self.place.path)
+                return self._write(jobs)
+            return [Outcome(jobs[0], error=broken.error)]
+        except StoreError as error:
+            self.counts.last_failure = error.what
+            return [Outcome(job, error=error) for job in jobs]
+
+    def _hold_back(self, jobs: list[Job]) -> list[Job]:
+        """On a disk that was full, what may not use the reserve waits until the reserve is whole again."""
+        if self._reserve.spent() and not all(job.reserve for job in jobs) and not self._reserve.make():
+            return [job for job in jobs if not job.reserve]
+        return []
+
+    def _full(self) -> DiskFull:
+        return DiskFull(
+            f"no room to write {self.place.path}; what is left is kept for receipts", path=self.place.path
+        )
+
+    def _attempt(self, jobs: list[Job]) -> list[Outcome]:
+        """One transaction. Raises _Broken if it was rolled back, StoreError if nothing can be written."""
+        connection = self._connect()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            failure = self._translate(error)
+            if not isinstance(failure, StoreLocked):
+                self._disconnect()
+            raise failure from error
+        assert self._guard is not None
+        tx = Transaction(connection, self._guard, self._clock.now())
+        committing = False
+        outcomes: list[Outcome] = []
+        try:
+            outcomes.extend(self._run(job, tx) for job in jobs)
+            tx.flush()
+            if tx.wrote:
+                committing = True
+                connection.execute("COMMIT")
+                self.counts.commits += 1
+        except apsw.Error as error:
+            self._roll_back(connection, tx)
+            if isinstance(error, apsw.IOError) and not self._is_full(error):
+                found = self._settle_io_error(error, tx.proof if committing else None)
+                return outcomes if found is None else [Outcome(job, error=found) for job in jobs]
+            raise _Broken(self._translate(error)) from error
+        except BaseException as error:
+            self._roll_back(connection, tx)
+            raise _Broken(error) from error
+        if not tx.wrote:
+            connection.execute("ROLLBACK")
+        for done in tx.committed:
+            done()
+        return outcomes
+
+    def _run(self, job: Job, tx: Transaction) -> Outcome:
+        try:
+            return Outcome(job, job.run(tx))
+        except StoreError as refusal:
+            if job.alone:
+                raise
+            return Outcome(job, error=refusal)
+
+    def _roll_back(self, connection: apsw.Connection, tx: Transaction) -> None:
+        if connection.in_transaction:
+            with contextlib.suppress(apsw.Error):  # an I/O error of its own: the connection is dropped anyway
+                connection.execute("ROLLBACK")
+        for undo in tx.rolled_back:
+            undo()
+
+    # -- the connection and the disk
+
+    def _connect(self) -> apsw.Connection:
+        if self.connection is None:
+            connection = open_writer(self.place.path, self.place.busy_seconds)
+            connection.set_busy_timeout(round(self.place.busy_seconds * 1000))
+            connection.set_wal_hook(self._count_pages)
+            self._guard = Guard(connection)
+            self.connection = connection
+            self._inode = _inode(self.place.path)
+        return self.connection
+
+    def _count_pages(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self.counts.wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _check_place(self) -> None:
+        """A file that was removed or replaced under us would take commits and lose them."""
+        if self.connection is not None and _inode(self.place.path) != self._inode:
+            path = self.place.path
+            remedy = "put the file back, or start every process that has it open again"
+            raise StoreUnavailable(
+                f"{path} was removed or replaced while it was open", remedy=remedy, path=path
+            )
+
+    def _disconnect(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            with contextlib.suppress(apsw.Error):
+                connection.close(True)
+
+    def _translate(self, error: apsw.Error) -> StoreError:
+        return self._full() if self._is_full(error) else translate(error, self.place.path)
+
+    def _is_full(self, error: apsw.Error) -> bool:
+        return (
+            isinstance(error, apsw.FullError)
+            or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
+        )
+
+    def _settle_io_error(self, error: apsw.Error, proof: Proof | None) -> StoreError | None:
+        """The disk failed. Look whether the transaction is there; None = it is, and firmly so.
+
+        What is found is made firm either way by bringing the whole log home and emptying it: a commit that is
+        there then lies in a file that was synced, and one that is not cannot come back from the rest of the
+        log.
+        """
+        path = self.place.path
+        log.error("%s: %s; reading back what is on disk", path, error)
+        self._disconnect()
+        try:
+            connection = self._connect()
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            there = proof is not None and connection.execute(proof.sql, proof.key).get is not None
+        except (apsw.Error, StoreError) as second:
+            self._disconnect()
+            return StoreIO(
+                f"the disk failed under {path}: {error}; and again while reading back: {second}",
+                safe="Whether this write is on disk shows when the store opens again. Earlier ones are.",
+                path=path,
+                unknown=True,
+            )
+        return None if there else translate(error, path)
+
+    def _checkpoint(self) -> None:
+        """Bring the log home; never waits for a reader. What a reader still needs stays for the next time."""
+        pages = self.counts.wal_pages
+        if pages < self._checked_pages:
+            self._checked_pages = 0
+        if self.connection is None or pages - self._checked_pages < CHECKPOINT_PAGES:
+            return
+        try:
+            total, moved = self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.Error as error:
+            log.warning("%s: checkpoint failed: %s", self.place.path, error)
+            self._checked_pages = pages
+            return
+        self._checked_pages = total
+        if moved >= total:
+            self.counts.checkpoint_blocked_since = None
+        elif self.counts.checkpoint_blocked_since is None:
+            self.counts.checkpoint_blocked_since = time.monotonic()
+
+    def facts(self) -> dict[str, str]:
+        """What `doctor` tells of the writer."""
+        blocked = self.counts.checkpoint_blocked_since
+        reserve = (
+            "none"
+            if not self._reserve.there()
+            else "spent: the disk was full"
+            if self._reserve.spent()
+            else "kept"
+        )
+        facts = {
+            "journal_mode": "wal",
+            "synchronous": "FULL",
+            "reserve": reserve,
+            "wal_pages": str(self.counts.wal_pages),
+            "wal_held_by_reader": "no" if blocked is None else f"for {time.monotonic() - blocked:.0f} s",
+        }
+        if self.counts.last_failure:
+            facts["last_failure"] = self.counts.last_failure
+        return facts
+
+    def leave_to_parent(self) -> None:
+        """In a child, after a fork: close what was inherited, unless SQLite was at work in it."""
+        if self.turn is not None:
+            self.turn.close()
+        for sign in self.signs.values():
+            sign.let_go()
+        leave_to_parent(self.connection, self.place.path, still=self.still)
+        self.connection = None
+
+    def _end(self, turn: Turn) -> None:
+        for sign in self.signs.values():
+            sign.remove()
+        self.signs.clear()
+        with self._having(turn), self.quiet:
+            self._disconnect()
+        turn.close()
+        self.turn = None
+        self._closed.set()
+
+
+class _Broken(Exception):
+    """A transaction was rolled back; `error` is why."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _inode(path: str) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)

@@ -1,0 +1,259 @@
+"""A run's row while a store changes it: the fences, the lease, what a row change means.
+
+Pure: a store reads a row into a `Standing`, asks it, and writes it back. So every store refuses for the same
+reasons in the same order (laws 6 and 15). It knows no tables, no clock and no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perdure.clock import SECOND
+from perdure.errors import (
+    BadRunId,
+    Expired,
+    InboxMoved,
+    RunEnded,
+    RunGone,
+    RunOpen,
+    SeqConflict,
+    StaleEpoch,
+    StoreError,
+    TooLarge,
+)
+from perdure.store.protocol import Batch, Claim, Claimed, Message, NewRun, RowChange, RunRow, Stored
+
+VALUE_BYTES = 512 << 20
+"""The largest event, snapshot, blob or message that a store takes."""
+
+_TEXT_CHARS = 1000  # agents, versions, statuses, message ids and kinds, workers
+
+
+@dataclass(slots=True)
+class Standing:
+    """One run's row, open for change.
+
+    `holder` is who has or had the lease; `held` is True until it is given back or known to be free, `died`
+    tells that the holder's process is dead.
+    """
+
+    run_id: str
+    agent: str
+    version: str
+    parent: str | None
+    created_at: int
+    status: str
+    due_at: int
+    info: bytes
+    updated_at: int
+    terminal: bool = False
+    epoch: int = 0
+    holder: str | None = None
+    held: bool = False
+    died: bool = False
+    lease_until: int = 0
+    claims: int = 0
+    seq: int = 0
+    inbox: int = 0
+    pending: int = 0
+
+    def refusal(self, batch: Batch, now: int) -> StoreError | None:
+        """Why a batch may not be written now, if so."""
+        name = f"run {self.run_id}"
+        if batch.epoch != self.epoch:
+            what = f"{name} is at epoch {self.epoch}, the write carried {batch.epoch}"
+            return StaleEpoch(what, run_id=self.run_id, epoch=self.epoch, carried=batch.epoch)
+        if self.terminal:
+            return RunEnded(f"{name} has ended as {self.status}", run_id=self.run_id, status=self.status)
+        if batch.after != self.seq:
+            what = f"{name} ends at event {self.seq}, the write expected {batch.after}"
+            return SeqConflict(what, run_id=self.run_id, seq=self.seq, expected=batch.after)
+        if not follows(batch.events, self.seq):
+            return SeqConflict(f"{name}: the write's events do not go on from {self.seq}", run_id=self.run_id)
+        if batch.snapshot is not None and batch.snapshot.seq > self.seq + len(batch.events):
+            return SeqConflict(f"{name}: the write's snapshot lies beyond its last event", run_id=self.run_id)
+        if batch.inbox_seen is not None and self.inbox > batch.inbox_seen:
+            what = f"message {self.inbox} of {name} came after {batch.inbox_seen}"
+            return InboxMoved(what, run_id=self.run_id, inbox=self.inbox, seen=batch.inbox_seen)
+        if batch.not_after is not None and now >= batch.not_after:
+            what = f"a write to {name} was allowed until {batch.not_after}, it is {now}"
+            return Expired(what, run_id=self.run_id, not_after=batch.not_after, now=now)
+        return None
+
+    def change(self, row: RowChange | None, *, release: bool, now: int) -> bool:
+        """Apply what an append says of the row; True if anything in it changed."""
+        if row is None and not release:
+            return False
+        if row is not None:
+            self.status = self.status if row.status is None else row.status
+            self.due_at = self.due_at if row.due_at is None else row.due_at
+            self.info = self.info if row.info is None else row.info
+            self.version = self.version if row.version is None else row.version
+            self.terminal = row.terminal
+            self.claims = 0 if row.progress else self.claims
+        if release or self.terminal:
+            self._give_back()
+        self.updated_at = now
+        return True
+
+    def leased(self, now: int) -> bool:
+        """Whether someone's lease keeps others away."""
+        return self.held and not self.died and self.lease_until > now
+
+    def claimable(self, now: int) -> bool:
+        """Whether a claim may take it: open, free, and due or with a message."""
+        return not self.terminal and not self.leased(now) and (self.due_at <= now or self.pending > 0)
+
+    def wakes_at(self) -> int:
+        """The moment from which a claim may take it, as far as is known now; 0 = any."""
+        wake = 0 if self.pending else self.due_at
+        return max(wake, self.lease_until) if self.held and not self.died else wake
+
+    def lease(self, claim: Claim, now: int) -> Claimed:
+        """Give the lease to the claim's worker."""
+        previous, until, died = self.holder, self.lease_until, self.died
+        self.epoch += 1
+        self.claims += 1
+        self.holder, self.held, self.died = claim.worker, True, False
+        self.lease_until = now + round(claim.lease_seconds * SECOND)
+        self.updated_at = now
+        return Claimed(self.row(now), previous, until, died)
+
+    def renew(self, worker: str, lease_seconds: float, now: int) -> bool:
+        """Extend the worker's lease if it still has it."""
+        if self.holder != worker or self.terminal or not self.leased(now):
+            return False
+        self.lease_until = now + round(lease_seconds * SECOND)
+        return True
+
+    def release(self, epoch: int, now: int) -> bool:
+        """Give the lease back if it is this epoch's; True if it was."""
+        if epoch != self.epoch or not self.held:
+            return False
+        self._give_back()
+        self.updated_at = now
+        return True
+
+    def _give_back(self) -> None:
+        if self.held:
+            self.claims = max(0, self.claims - 1)
+        self.held, self.died, self.lease_until = False, False, 0
+
+    def row(self, now: int) -> RunRow:
+        """The row as others see it."""
+        leased = self.leased(now)
+        return RunRow(
+            run_id=self.run_id,
+            agent=self.agent,
+            version=self.version,
+            status=self.status,
+            terminal=self.terminal,
+            epoch=self.epoch,
+            worker=self.holder if leased else None,
+            lease_until=self.lease_until if leased else 0,
+            due_at=self.due_at,
+            claims=self.claims,
+            seq=self.seq,
+            inbox=self.inbox,
+            pending=self.pending,
+            info=self.info,
+            parent=self.parent,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            lost=self.holder if self.lease_until and not leased and not self.terminal else None,
+            died=self.died,
+        )
+
+
+def served(agents: Mapping[str, frozenset[str]] | None, agent: str, version: str) -> bool:
+    """Whether a worker that serves `agents` takes this agent and version."""
+    if not agents:
+        return True
+    versions = agents.get(agent)
+    return versions is not None and (not versions or version in versions)
+
+
+def follows(events: tuple[Stored, ...], after: int) -> bool:
+    """Whether events are numbered `after + 1`, `after + 2` …"""
+    return all(event.seq == after + place for place, event in enumerate(events, 1))
+
+
+def new_standing(run: NewRun, now: int) -> Standing:
+    """The row of a new run."""
+    return Standing(
+        run_id=run.run_id,
+        agent=run.agent,
+        version=run.version,
+        parent=run.parent,
+        created_at=now,
+        status=run.status,
+        due_at=run.due_at,
+        info=run.info,
+        updated_at=now,
+        seq=len(run.events),
+    )
+
+
+def check_run(run: NewRun, limit: int = VALUE_BYTES) -> None:
+    """Refuse a new run that no store should hold. Raises BadRunId, SeqConflict, TooLarge."""
+    name = run.run_id
+    if not name or len(name) > 200 or not name.isprintable() or any(char in "@ " for char in name):
+        raise BadRunId(f"{name[:200]!r} cannot be a run id", run_id=name)
+    check_text(run.agent, run.version, run.status, run.parent or "")
+    if not follows(run.events, 0):
+        raise SeqConflict(f"the first events of run {name} are not numbered 1, 2, 3 …", run_id=name)
+    check_size(limit, run.info, *(event.data for event in run.events), *(blob.data for blob in run.blobs))
+
+
+def check_batch(batch: Batch, limit: int = VALUE_BYTES) -> None:
+    """Refuse a batch with too large a value or a text that cannot be stored. Raises TooLarge, BadRunId."""
+    check_size(limit, *(event.data for event in batch.events), *(blob.data for blob in batch.blobs))
+    if batch.snapshot is not None:
+        check_size(limit, batch.snapshot.data)
+    if batch.row is not None:
+        check_text(batch.row.status or "", batch.row.version or "")
+        check_size(limit, batch.row.info or b"")
+    for message in batch.outbox:
+        check_message(message, limit)
+
+
+def check_message(message: Message, limit: int = VALUE_BYTES) -> None:
+    """Refuse a message that cannot be stored. Raises TooLarge, BadRunId."""
+    check_text(message.id, message.kind)
+    check_size(limit, message.data)
+
+
+def check_text(*texts: str) -> None:
+    """Refuse words that some store could not keep: too long, NUL, lone surrogates. Raises BadRunId."""
+    for text in texts:
+        if len(text) > _TEXT_CHARS or "\0" in text or not _encodable(text):
+            raise BadRunId(f"{text[:80]!r} cannot be stored as an id or a name", text=text[:80])
+
+
+def check_size(limit: int, *values: bytes) -> None:
+    """Refuse a value above the limit. Raises TooLarge."""
+    for value in values:
+        if len(value) > limit:
+            what = f"a value of {len(value)} bytes is above the store's limit of {limit}"
+            raise TooLarge(what, bytes=len(value), limit=limit)
+
+
+def gone(run_id: str) -> RunGone:
+    """The refusal for a run that was dropped."""
+    return RunGone(f"run {run_id} was pruned", run_id=run_id)
+
+
+def still_open(standing: Standing) -> RunOpen:
+    """The refusal to drop a run that has not ended."""
+    return RunOpen(f"run {standing.run_id} is {standing.status}, it has not ended", run_id=standing.run_id)
+
+
+def ended(standing: Standing) -> RunEnded:
+    """The refusal of a message to a run that has ended."""
+    what = f"run {standing.run_id} has ended as {standing.status}"
+    return RunEnded(what, run_id=standing.run_id, status=standing.status)
+
+
+def _encodable(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)

@@ -667,6 +667,14 @@ class BadGoal(FaceError):
     default_remedy = "give the goal as text, or as JSON for an agent with a goal type: perdure run FILE GOAL"
 
 
+class DemoFailed(FaceError):
+    """A part of `perdure demo` did not start or did not answer in time. Your own stores were not touched."""
+
+    code = "U708"
+    default_safe = "Only the demo's own folder was written to."
+    default_remedy = "perdure demo --dir FOLDER keeps the logs of every part; perdure doctor checks the machine"
+
+
 # ---------------------------------------------------------------------------------------------- signals
 
 

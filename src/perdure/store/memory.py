@@ -29,6 +29,7 @@ from perdure.store.protocol import (
     Query,
     RunRow,
     Snapshot,
+    Store,
     Stored,
     StoreStats,
 )
@@ -59,7 +60,7 @@ class _Run:
     known: dict[str, int] = field(default_factory=dict)  # message id -> position
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """Runs of one process, gone with it."""
 
     url = "memory:"

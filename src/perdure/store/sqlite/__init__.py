@@ -31,6 +31,7 @@ from perdure.store.protocol import (
     Query,
     RunRow,
     Snapshot,
+    Store,
     Stored,
     StoreStats,
 )
@@ -51,7 +52,7 @@ T = TypeVar("T")
 _LOOK_SECONDS = 0.5
 
 
-class SQLiteStore:
+class SQLiteStore(Store):
     """Runs in one SQLite file. See docs/stores.md for its settings and limits."""
 
     def __init__(

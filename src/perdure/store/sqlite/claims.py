@@ -17,25 +17,25 @@ from perdure.store.sqlite.transaction import Entry, Transaction
 from perdure.store.standing import served
 
 _FREE = "FROM perdure_run INDEXED BY perdure_run_free WHERE terminal = 0 AND held = 0"
-NEXT_AGENT = f"SELECT agent {_FREE} AND agent > ? ORDER BY agent LIMIT 1"
-NEXT_VERSION = f"SELECT version {_FREE} AND agent = ? AND version > ? ORDER BY version LIMIT 1"
-AT_ONCE = (
+_NEXT_AGENT = f"SELECT agent {_FREE} AND agent > ? ORDER BY agent LIMIT 1"
+_NEXT_VERSION = f"SELECT version {_FREE} AND agent = ? AND version > ? ORDER BY version LIMIT 1"
+_AT_ONCE = (
     f"SELECT updated_at, run_no {_FREE} AND agent = ? AND version = ? AND wake_at = 0"
     " ORDER BY updated_at LIMIT ?"
 )
-BY_TIMER = (
+_BY_TIMER = (
     f"SELECT wake_at, run_no {_FREE} AND agent = ? AND version = ? AND wake_at > 0 AND wake_at <= ?"
     " ORDER BY wake_at LIMIT ?"
 )
-FIRST_WAKE = f"SELECT wake_at {_FREE} AND agent = ? AND version = ? ORDER BY wake_at LIMIT 1"
+_FIRST_WAKE = f"SELECT wake_at {_FREE} AND agent = ? AND version = ? ORDER BY wake_at LIMIT 1"
 _LEASED = "FROM perdure_run INDEXED BY perdure_run_lease WHERE terminal = 0 AND held = 1"
-SWEEP = "UPDATE perdure_run SET held = 0 WHERE terminal = 0 AND held = 1 AND lease_until <= ?"
-RAN_OUT = f"SELECT 1 {_LEASED} AND lease_until <= ? LIMIT 1"
-NEXT_HOLDER = (
+_SWEEP = "UPDATE perdure_run SET held = 0 WHERE terminal = 0 AND held = 1 AND lease_until <= ?"
+_RAN_OUT = f"SELECT 1 {_LEASED} AND lease_until <= ? LIMIT 1"
+_NEXT_HOLDER = (
     "SELECT holder FROM perdure_run INDEXED BY perdure_run_holder"
     " WHERE terminal = 0 AND held = 1 AND holder > ? ORDER BY holder LIMIT 1"
 )
-BURY = "UPDATE perdure_run SET held = 0, died = 1 WHERE terminal = 0 AND held = 1 AND holder = ?"
+_BURY = "UPDATE perdure_run SET held = 0, died = 1 WHERE terminal = 0 AND held = 1 AND holder = ?"
 
 
 class Claims:
@@ -78,8 +78,8 @@ class Claims:
         connection, now, limit = self._tx.connection, self._tx.now, claim.limit
         found: list[tuple[int, int]] = []
         for agent, version in kinds(connection, claim.agents):
-            found.extend(connection.execute(AT_ONCE, (agent, version, limit)))
-            found.extend(connection.execute(BY_TIMER, (agent, version, now, limit)))
+            found.extend(connection.execute(_AT_ONCE, (agent, version, limit)))
+            found.extend(connection.execute(_BY_TIMER, (agent, version, now, limit)))
         found.sort()
         return found[:limit]
 
@@ -87,8 +87,8 @@ class Claims:
 
     def _sweep(self) -> None:
         connection, now = self._tx.connection, self._tx.now
-        if connection.execute(RAN_OUT, (now,)).get is not None:
-            connection.execute(SWEEP, (now,))
+        if connection.execute(_RAN_OUT, (now,)).get is not None:
+            connection.execute(_SWEEP, (now,))
             self._tx.forget()
 
     def _bury(self, workers: Iterable[str]) -> bool:
@@ -105,7 +105,7 @@ class Claims:
 
     def _end(self, worker: str) -> None:
         self._tx.flush()
-        self._tx.connection.execute(BURY, (worker,))
+        self._tx.connection.execute(_BURY, (worker,))
         self._tx.forget()
 
     def enlist(self, worker: str) -> None:
@@ -147,7 +147,7 @@ def due(connection: apsw.Connection, agents: Mapping[str, frozenset[str]] | None
     """See `Store.due`."""
     first = NEVER
     for kind in kinds(connection, agents):
-        wake = connection.execute(FIRST_WAKE, kind).get
+        wake = connection.execute(_FIRST_WAKE, kind).get
         first = min(first, NEVER if wake is None else wake)
     if first > now:
         leases = connection.execute(f"SELECT agent, version, max(lease_until, wake_at) {_LEASED}")
@@ -159,15 +159,15 @@ def kinds(
     connection: apsw.Connection, agents: Mapping[str, frozenset[str]] | None
 ) -> Iterator[tuple[str, str]]:
     """Each agent and version that a worker may take free runs of; found by leaps through the index."""
-    for agent in agents or _leap(connection, NEXT_AGENT):
+    for agent in agents or _leap(connection, _NEXT_AGENT):
         versions = (agents or {}).get(agent)
-        for version in versions or _leap(connection, NEXT_VERSION, agent):
+        for version in versions or _leap(connection, _NEXT_VERSION, agent):
             yield agent, version
 
 
 def holders(connection: apsw.Connection) -> Iterator[str]:
     """Each worker that has leases."""
-    return _leap(connection, NEXT_HOLDER)
+    return _leap(connection, _NEXT_HOLDER)
 
 
 def _leap(connection: apsw.Connection, sql: str, *fixed: str) -> Iterator[str]:

@@ -50,7 +50,8 @@ _NEW_RUN = (
 )
 _SET_RUN = (
     "UPDATE perdure_run SET version = ?, status = ?, due_at = ?, info = ?, updated_at = ?, terminal = ?,"
-    " epoch = ?, holder = ?, held = ?, died = ?, lease_until = ?, claims = ?, inbox = ?, pending = ? WHERE run_no = ?"
+    " epoch = ?, holder = ?, held = ?, died = ?, lease_until = ?, claims = ?, inbox = ?, pending = ?"
+    " WHERE run_no = ?"
 )
 _NEW_EVENT = "INSERT INTO perdure_event (key, digest, data) VALUES (?, ?, ?)"
 _NEW_BLOB = "INSERT OR IGNORE INTO perdure_blob (run_no, digest, data) VALUES (?, ?, ?)"
@@ -329,8 +330,8 @@ class Transaction:
         )
         if self.proof is None:
             self.proof = Proof(
-                "SELECT 1 FROM perdure_run WHERE run_no = ? AND epoch = ? AND updated_at = ? AND lease_until = ?"
-                " AND status = ? AND pending = ?",
+                "SELECT 1 FROM perdure_run WHERE run_no = ? AND epoch = ? AND updated_at = ?"
+                " AND lease_until = ? AND status = ? AND pending = ?",
                 (entry.run_no, run.epoch, run.updated_at, run.lease_until, run.status, run.pending),
             )
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,7 +38,7 @@ from perdure.store.protocol import (
 )
 from perdure.store.sqlite import claims, forks, reads
 from perdure.store.sqlite.connection import SCHEMA_VERSION, check_file, missing_right
-from perdure.store.sqlite.incarnation import Sign
+from perdure.store.sqlite.incarnation import Sign, find_dead
 from perdure.store.sqlite.place import BUSY_SECONDS, RESERVE_BYTES, Place, size_of
 from perdure.store.sqlite.reader import Reader
 from perdure.store.sqlite.transaction import Transaction
@@ -301,11 +302,23 @@ class SQLiteStore(Store):
         assert self._reader is not None
         return await self._reader.run(reading)
 
+    def _as_seen(self, row: RunRow) -> RunRow:
+        """The row with what a look at its worker's sign of life adds; a death may not be written down yet."""
+        own = {} if self._writer is None else self._writer.signs
+        if row.worker is None or row.worker in own:
+            return row
+        sign = find_dead(self.place.workers, row.worker)
+        if sign is None:
+            return row
+        sign.let_go()
+        return replace(row, worker=None, lease_until=0, lost=row.worker, died=True)
+
     async def load(self, run_id: str) -> Loaded:
-        return await self._read(lambda connection: reads.load(connection, run_id, self.now()))
+        loaded = await self._read(lambda connection: reads.load(connection, run_id, self.now()))
+        return replace(loaded, row=self._as_seen(loaded.row))
 
     async def row(self, run_id: str) -> RunRow:
-        return await self._read(lambda connection: reads.row(connection, run_id, self.now()))
+        return self._as_seen(await self._read(lambda connection: reads.row(connection, run_id, self.now())))
 
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> tuple[Stored, ...]:
         return await self._read(lambda connection: reads.read(connection, run_id, after, limit))
@@ -326,7 +339,8 @@ class SQLiteStore(Store):
         return await self._read(lambda connection: claims.due(connection, agents, self.now()))
 
     async def list(self, query: Query) -> tuple[RunRow, ...]:
-        return await self._read(lambda connection: reads.list_runs(connection, query, self.now()))
+        rows = await self._read(lambda connection: reads.list_runs(connection, query, self.now()))
+        return tuple(map(self._as_seen, rows))
 
     async def changed(self, seen: int, timeout_seconds: float) -> int:
         self._ready()

@@ -66,7 +66,7 @@ class Declared:
                 where=self.origin.source,
                 remedy="return a list; stream with perdure.publish(chunk)",
             )
-        self.name = name if name is not None else self.origin.name.rpartition(".")[2]
+        self.name = name if name is not None else self.origin.short
         self.is_async = is_coroutine_function(fn)
         self.parameters = Parameters(fn, self.origin)
         self.owner = None

@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import FrameType, SimpleNamespace
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, TypedDict, get_type_hints
 
 from perdure.agent.docstring import Told, read_docstring
@@ -53,6 +53,11 @@ class Origin:
     def __str__(self) -> str:
         return f"{self.name} ({self.source})"
 
+    @property
+    def short(self) -> str:
+        """The name without what is around it."""
+        return self.name.rpartition(".")[2]
+
 
 def origin_of(fn: Callable[..., Any]) -> Origin:
     """Look behind wrappers, partials and bound methods to the function that was written."""
@@ -78,27 +83,28 @@ def origin_of(fn: Callable[..., Any]) -> Origin:
         source=f"{code.co_filename}:{code.co_firstlineno}" if code else "built in",
         docstring=getattr(inner, "__doc__", None),
         names=getattr(inner, "__globals__", {}),
-        local_names=_declaring_locals(getattr(inner, "__annotations__", {})),
+        local_names=_surrounding_names(getattr(inner, "__annotations__", {}), code),
         returns=getattr(inner, "__annotations__", {}).get(_RETURN, REQUIRED),
     )
 
 
-def _declaring_locals(annotations: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What annotations that are text may mean by names of the function or class around the declaration."""
+def _surrounding_names(annotations: Mapping[str, Any], code: CodeType | None) -> Mapping[str, Any]:
+    """What annotations that are text may mean by names of the functions and classes around the declaration.
+
+    Those still run while the declaration is made, so their names are in the frames whose code holds this code.
+    """
     wanted: set[str] = set()
     for annotation in annotations.values():
         if isinstance(annotation, str):
             wanted.update(re.findall(r"[^\W\d]\w*", annotation))
-    if not wanted:
-        return {}
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("perdure.agent"):
-        frame = frame.f_back
     found: dict[str, Any] = {}
-    while frame is not None and frame.f_locals is not frame.f_globals:
-        found = {name: value for name, value in frame.f_locals.items() if name in wanted} | found
-        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-            break  # a function: what called it is no longer around the declaration. A class body's caller is.
+    frame: FrameType | None = sys._getframe(1) if wanted and code is not None else None
+    while frame is not None:
+        if any(constant is code for constant in frame.f_code.co_consts):
+            if frame.f_locals is frame.f_globals:
+                break
+            found = {name: value for name, value in frame.f_locals.items() if name in wanted} | found
+            code = frame.f_code
         frame = frame.f_back
     return found
 
@@ -214,8 +220,8 @@ class Parameters:
             raise self._too_many(args)
         values.update(zip(takes, args, strict=False))
         for name, value in kwargs.items():
-            if name in values:
-                raise self._unfit(name, twice=True)
+            if name in values or name in self._positional_only:
+                raise self._unfit(name, twice=name in values)
             values[name] = value
         injected = {name: values.pop(name) for name in self.injected if name in values}
         front = [values.pop(name) for name in self._positional_only if name in values]
@@ -242,7 +248,7 @@ class Parameters:
     def _typed(self, plain_args: Any, read: Callable[..., Any]) -> dict[str, Any]:
         if not isinstance(plain_args, Mapping):
             raise BadArguments(
-                f"{self.origin.name}: expected an object of arguments, found {type(plain_args).__name__}",
+                f"{self.origin.short}: expected an object of arguments, found {type(plain_args).__name__}",
                 path="$", expected="object", found=type(plain_args).__name__,
             )  # fmt: skip
         for name in plain_args:
@@ -254,7 +260,7 @@ class Parameters:
                 try:
                     values[name] = read(shape, plain_args[name], where=f"$.{name}")
                 except ShapeMismatch as error:
-                    raise BadArguments(f"{self.origin.name}: {error.what}", **error.facts) from error
+                    raise BadArguments(f"{self.origin.short}: {error.what}", **error.facts) from error
             elif name in self.defaults:
                 values[name] = self.defaults[name]
             else:
@@ -269,7 +275,7 @@ class Parameters:
             else ""
         )
         return BadArguments(
-            f"{self.origin.name} takes {len(self._positional)} arguments by position, got {len(args)}{told}",
+            f"{self.origin.short} takes {len(self._positional)} arguments by position, got {len(args)}{told}",
             remedy=f"its parameters: {', '.join(self.names) or 'none'}",
         )
 
@@ -285,7 +291,7 @@ class Parameters:
                 told = f"takes parameter {name!r} by position only"
             remedy = f"its parameters: {', '.join(self.names) or 'none'}"
         return BadArguments(
-            f"{self.origin.name}: {told}",
+            f"{self.origin.short}: {told}",
             remedy=remedy,
             path=f"$.{name}",
             expected="nothing",
@@ -295,7 +301,7 @@ class Parameters:
     def _missing(self, given: Mapping[str, Any]) -> BadArguments:
         names = [name for name in self.names if name not in given and name not in self.defaults]
         return BadArguments(
-            f"{self.origin.name}: missing {', '.join(map(repr, names))}",
+            f"{self.origin.short}: missing {', '.join(map(repr, names))}",
             remedy=f"its parameters: {', '.join(self.names)}",
             path=f"$.{names[0]}" if names else "$",
             expected="a value",

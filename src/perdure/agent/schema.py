@@ -92,13 +92,13 @@ def _read_call(call: Any, place: int) -> ToolCall:
         return ToolCall(
             _id(call, "id"), str(_get(call, "name")), _arguments(_get(call, "input")), "anthropic"
         )
-    if _get(call, "name") and _get(call, "args") is not None:  # LangChain and Pydantic AI
-        ident = _id(call, "id") or _id(call, "tool_call_id")
-        return ToolCall(ident, str(_get(call, "name")), _arguments(_get(call, "args")), "openai")
-    if _get(call, "name"):
-        return ToolCall(
-            _id(call, "id"), str(_get(call, "name")), _arguments(_get(call, "arguments")), "openai"
-        )
+    if _get(call, "tool_name"):  # Pydantic AI
+        name, ident = str(_get(call, "tool_name")), _id(call, "tool_call_id")
+        return ToolCall(ident, name, _arguments(_get(call, "args")), "openai")
+    if _get(call, "name"):  # LangChain says args
+        given = _get(call, "args")
+        given = _get(call, "arguments") if given is None else given
+        return ToolCall(_id(call, "id"), str(_get(call, "name")), _arguments(given), "openai")
     raise BadArguments(
         f"tool call {place} has no known shape: {call!r:.200}",
         path=f"$[{place}]",
@@ -211,9 +211,9 @@ def _joined(content: Any) -> str | None:
 
 
 def _message(message: Any) -> dict[str, Any]:
-    """A message as plain data; what a client library left unset is left out."""
+    """A message as plain data. A client library's None means absent; in plain data it is kept."""
     dump = getattr(message, "model_dump", None)
-    lowered = dump(mode="json", exclude_unset=True) if callable(dump) else plain(message)
+    lowered = dump(mode="json", exclude_none=True) if callable(dump) else plain(message)
     if not isinstance(lowered, dict):
         raise BadArguments(f"a message is an object, found {type(message).__name__}", path="$.message")
     return lowered

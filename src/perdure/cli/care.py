@@ -18,6 +18,7 @@ from perdure.cli.storage import find, there, url_of
 from perdure.errors import PerdureError, UnknownCode
 from perdure.journal import Verification
 from perdure.store.protocol import Query, Store
+from perdure.timeline.amounts import counted
 from perdure.timeline.plain import clean, jsonable
 
 PAGE = 500
@@ -50,7 +51,7 @@ async def _verify(options: Options, text: str | None) -> int:
             click.echo(f"damaged  {clean(name)}@{result.seq}: {clean(result.what)}")
         events = sum(result.events for _, result in found)
         whole = len(found) - len(damaged)
-        click.echo(f"{whole} of {len(found)} runs are whole, {events:,} events checked")
+        click.echo(f"{whole} of {counted(len(found), 'run')} whole, {counted(events, 'event')} checked")
         if damaged:
             click.echo("only these runs are quarantined; restore them from a backup, the others go on")
     return exits.FAILURE if damaged else exits.OK

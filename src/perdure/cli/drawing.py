@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
-from perdure.cli.screen import columns, commands, pairs, screen, word
+from perdure.cli.screen import Row, Screen, commands, pairs, word
 from perdure.state.events import Event
 from perdure.state.record import RunRecord
 from perdure.store.protocol import NEVER, RunRow
-from perdure.timeline.amounts import duration, moment, stamp
+from perdure.timeline.amounts import counted, duration, elapsed, moment, stamp
 from perdure.timeline.document import event_document
 from perdure.timeline.plain import brief, clean
 from perdure.timeline.reason import Why
+from perdure.timeline.reply import answer
 from perdure.timeline.view import Call, Line, Reference, plain
 
 FOLD_ABOVE = 60  # lines
@@ -34,9 +34,10 @@ _CALL_MARKS = {
 
 _MARKS = {
     "started": ("●", "bold"),
-    "resumed": ("↻", "bold cyan"),
+    "interrupted": ("✗", "bold red"),
+    "resumed": ("↻", "cyan"),
     "unknown": ("?", "bold yellow"),
-    "reconciled": ("!", "bold cyan"),
+    "reconciled": ("=", "bold cyan"),
     "late": ("«", "yellow"),
     "wait": ("⏸", "blue"),
     "woke": ("▶", "blue"),
@@ -66,39 +67,42 @@ CAUSES = {
 """Why an outcome is unknown, in words."""
 
 
-def timeline(lines: Sequence[Line], *, whole: bool) -> Table:
-    """The lines as a table:
+HEADS = ("@", "AT", "STEP", "", "WHAT", "CLASS", "TOOK", "")
+"""Point, time since the start, step, mark, what, effect class, time taken, and what came of it."""
 
-    Point, time since the start, mark, what, class, time taken, and what came of it.
-    """
+
+def draw_timeline(screen: Screen, lines: Sequence[Line], *, whole: bool) -> None:
+    """Draw the lines, a call or a notch each; a long timeline is folded in the middle unless `whole`."""
     start = lines[0].at if lines else 0
-    drawn = [line for line in lines if line.kind != "step" or line.detail]
+    drawn = [line for line in lines if line.kind != "step"]
     folded = 0 if whole or len(drawn) <= FOLD_ABOVE else len(drawn) - KEEP_FIRST - KEEP_LAST
-    rows: list[Sequence[str | Text]] = [
-        _row(line, start) for line in (drawn[:KEEP_FIRST] if folded else drawn)
-    ]
+    shown = drawn[:KEEP_FIRST] if folded else drawn
+    rows: list[Row] = [_row(line, start, before) for line, before in _with_before(shown)]
     if folded:
-        rows.append(["", "", "", Text(f"… {folded} lines folded, --all shows them", "dim"), "", "", ""])
-        rows += [_row(line, start) for line in drawn[-KEEP_LAST:]]
-    return columns(("@", "AT", "", "WHAT", "CLASS", "TOOK", ""), rows, whole=(0, 1, 2, 3))
+        rows.append(["", "", "", "", Text(f"… {folded} lines folded, --all shows them", "dim")])
+        rows += [_row(line, start, before) for line, before in _with_before(drawn[-KEEP_LAST:])]
+    screen.draw_columns(HEADS, rows)
 
 
-def _row(line: Line, start: int) -> list[str | Text]:
-    at = Text(f"+{duration(line.at - start)}", "dim")
-    if line.call is not None:
-        mark = Text(*_CALL_MARKS[line.call.standing])
-        return [
-            str(line.seq),
-            at,
-            mark,
-            clean(line.call.name),
-            line.call.effect,
-            _took(line.call),
-            _came(line.call),
-        ]
-    mark = Text(*_MARKS[line.kind])
-    what, more = _notch(line)
-    return [str(line.seq), at, mark, Text(what, _MARKS[line.kind][1]), "", "", Text(more)]
+def _with_before(lines: Sequence[Line]) -> Iterable[tuple[Line, Line | None]]:
+    return zip(lines, [None, *lines[:-1]], strict=True)
+
+
+def _row(line: Line, start: int, before: Line | None) -> Row:
+    """The cells of one line; the step's number stands at its first call only."""
+    at = Text(f"+{elapsed(line.at - start)}", "dim")
+    new_step = before is None or before.step != line.step or before.kind == "started"
+    step = str(line.step) if new_step and line.kind not in ("started", "finished") else ""
+    if line.call is None:
+        mark, style = _MARKS[line.kind]
+        what, more = _notch(line)
+        said = Text.assemble((what, style), f"   {more}" if more else "")
+        return [str(line.seq), at, step, Text(mark, style), said]
+    call = line.call
+    mark, style = _CALL_MARKS[call.standing]
+    kind = f"model {clean(call.model)}" if call.model else call.effect
+    name = clean(call.name)
+    return [str(line.seq), at, step, Text(mark, style), name, kind, _took(call), _came(call)]
 
 
 def _took(call: Call) -> str:
@@ -107,9 +111,11 @@ def _took(call: Call) -> str:
 
 def _came(call: Call) -> Text:
     """Arguments and outcome in one line."""
-    text = Text(arguments(call))
+    text = Text() if call.model else Text(arguments(call))
     if call.standing == "done":
-        text.append(f" → {brief(call.value, 70)}")
+        text.append(f"→ {answer(call.value)}" if call.model else f" → {brief(call.value, 70)}")
+        if call.verdict:
+            text.append(f"   known since @{call.receipt}", "dim")
     elif call.standing in ("failed", "retrying"):
         text.append(f" → {fault(call.value)}", "red")
     else:
@@ -145,8 +151,11 @@ def _notch(line: Line) -> tuple[str, str]:
     match line.kind:
         case "started":
             return f"started {text}", moment(line.at)
+        case "interrupted":
+            inside, rest = _inside(detail)
+            return f"interrupted{inside}", " · ".join([f"carried on by worker {text}", *rest])
         case "resumed":
-            return "taken up", " · ".join([f"worker {text}", *detail])
+            return "taken up", " · ".join([f"by worker {text}", *detail])
         case "unknown":
             return f"{text}: outcome unknown", " · ".join([CAUSES.get(detail[0], detail[0]), *detail[1:]])
         case "reconciled":
@@ -172,6 +181,13 @@ def _notch(line: Line) -> tuple[str, str]:
             return text, " · ".join(detail)
 
 
+def _inside(detail: list[str]) -> tuple[str, list[str]]:
+    """The calls that were open, for the notch itself, and the rest of what is said."""
+    calls = [part.removeprefix("inside ") for part in detail if part.startswith("inside ")]
+    rest = [part for part in detail if not part.startswith("inside ")]
+    return (f" inside {', '.join(calls)}" if calls else ""), rest
+
+
 def _given(parts: Iterable[str]) -> list[str]:
     return [part for part in parts if part.strip() and part != "by "]
 
@@ -183,26 +199,26 @@ def draw_run(
     row: RunRow, record: RunRecord, answer: Why, lines: Sequence[Line], *, whole: bool, upto: int | None
 ) -> None:
     """Header, timeline, how it ended or why it does not move, and what can be done next."""
-    console = screen()
+    screen = Screen()
     head = Text.assemble(
         (clean(row.run_id), "bold"), f"   {clean(row.agent)}   ", word(answer.condition.word)
     )
     if answer.condition.because and not row.terminal:
         head.append(f"   {answer.condition.because}", "dim")
-    console.print(head)
-    console.print(Text(f'  "{brief(plain(record.goal), 100)}"'), Text(_span(row, record), "dim"), sep="\n  ")
+    screen.draw(head)
+    screen.draw(Text(f'  "{brief(plain(record.goal), 100)}"'), Text("  " + _span(row, record), "dim"))
     if upto is not None:
-        console.print(Text(f"  up to event {upto} of {row.seq}", "bold"))
-    console.print()
-    console.print(timeline(lines, whole=whole))
+        screen.draw(Text(f"  up to event {upto} of {row.seq}", "bold"))
+    screen.draw()
+    draw_timeline(screen, lines, whole=whole)
     if row.terminal and upto is None:
         label = "error" if record.ended == "failed" else "result"
         shown = fault(plain(record.value)) if record.ended == "failed" else brief(plain(record.value), 200)
-        console.print(Text.assemble("\n", (f"{label}  ", "bold"), shown))
+        screen.draw(Text.assemble("\n", (f"{label}  ", "bold"), shown))
     elif record.held is not None and upto is None:
-        console.print(Text.assemble("\n", ("held  ", "bold magenta"), clean(record.held.detail)))
+        screen.draw(Text.assemble("\n", ("held  ", "bold magenta"), clean(record.held.detail)))
     if answer.remedies and upto is None:
-        console.print(commands(answer.remedies))
+        screen.draw(commands(answer.remedies))
 
 
 def _span(row: RunRow, record: RunRecord) -> str:
@@ -211,20 +227,23 @@ def _span(row: RunRow, record: RunRecord) -> str:
     parts = [
         f"started {moment(record.started_at)}",
         f"{'took' if row.terminal else 'open for'} {duration(record.updated_at - record.started_at)}",
-        f"{spent.steps} steps, {spent.calls} calls" + (f", {tokens} tokens" if tokens else ""),
-        f"taken up {record.resumes} time{'' if record.resumes == 1 else 's'}",
+        f"{counted(spent.steps, 'step')}, {counted(spent.calls, 'call')}",
     ]
+    if tokens:
+        parts.append(counted(tokens, "token"))
+    if record.resumes:
+        parts.append(f"resumed {counted(record.resumes, 'time')}")
     return " · ".join(parts)
 
 
 def draw_why(answer: Why) -> None:
     """The answer to `why`, on one screen."""
-    console = screen()
-    console.print(Text.assemble((clean(answer.run_id), "bold"), "   ", word(answer.condition.word)))
-    console.print(Text(answer.headline, "bold"))
-    console.print(pairs([(fact.label, fact.text) for fact in answer.facts]))
+    screen = Screen()
+    screen.draw(Text.assemble((clean(answer.run_id), "bold"), "   ", word(answer.condition.word)))
+    screen.draw(Text(answer.headline, "bold"))
+    screen.draw(pairs([(fact.label, fact.text) for fact in answer.facts]))
     if answer.remedies:
-        console.print(commands(answer.remedies))
+        screen.draw(commands(answer.remedies))
 
 
 def events_listed(events: Iterable[Event]) -> Iterable[str]:

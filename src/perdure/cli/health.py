@@ -25,7 +25,7 @@ from perdure.cli.options import Options
 from perdure.cli.storage import path_of, there, url_of
 from perdure.errors import NoStore, PerdureError
 from perdure.store.protocol import Query, Store
-from perdure.timeline.amounts import duration, size
+from perdure.timeline.amounts import counted, duration, size
 from perdure.timeline.condition import condition
 
 SYNCS = 20
@@ -152,8 +152,11 @@ def _sync_times(folder: Path) -> Iterator[float]:
 async def _store(store: Store) -> list[Finding]:
     numbers = await store.stats()
     total = sum(numbers.runs.values())
-    findings = [Finding("store", "ok", f"{store.url}: {total:,} runs, {numbers.events:,} events")]
-    settings = ", ".join(f"{name} {fact}" for name, fact in numbers.facts.items())
+    findings = [
+        Finding("store", "ok", f"{store.url}: {counted(total, 'run')}, {counted(numbers.events, 'event')}")
+    ]
+    told = {"file", "sqlite"}  # these have lines of their own
+    settings = ", ".join(f"{name} {fact}" for name, fact in numbers.facts.items() if name not in told)
     if settings:
         findings.append(Finding("settings", "ok", settings))
     large = numbers.wal_bytes > WAL_LARGE
@@ -179,7 +182,14 @@ async def _open_runs(store: Store) -> list[Finding]:
     for word in ("interrupted", "silent", "overdue"):
         if ids := words.get(word):
             remedy = "start a worker: perdure worker MODULE:AGENT"
-            findings.append(Finding(word, "warn", f"{len(ids)} runs, such as {ids[0]}", remedy))
+            findings.append(Finding(word, "warn", f"{counted(len(ids), 'run')}, such as {ids[0]}", remedy))
     if ids := words.get("held"):
-        findings.append(Finding("held", "warn", f"{len(ids)} runs need a person", f"perdure why {ids[0]}"))
+        findings.append(
+            Finding(
+                "held",
+                "warn",
+                f"{counted(len(ids), 'run')}, such as {ids[0]}: a person must decide",
+                f"perdure why {ids[0]}",
+            )
+        )
     return findings

@@ -7,30 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.text import Text
-
-from perdure.cli.screen import age, columns, commands, screen, word
+from perdure.cli.screen import Row, Screen, age, commands, word
 from perdure.store.protocol import RunRow
-from perdure.timeline.amounts import duration
+from perdure.timeline.amounts import counted, duration
 from perdure.timeline.condition import Condition
 from perdure.timeline.plain import clean
 
 
 def draw_runs(found: Sequence[tuple[RunRow, Condition]], now: int, *, more: bool) -> None:
     """Draw the runs, newest first, at `now` by the store's clock; `more`: there are others that match."""
-    console = screen()
+    screen = Screen()
     if not found:
-        console.print("no runs")
+        screen.draw("no runs")
         return
     rows = [_row(row, state, now) for row, state in found]
-    console.print(columns(("ID", "AGENT", "STATUS", "SINCE", "EVENTS", "WHY"), rows, whole=(0, 2)))
-    console.print(age(_summary([state for _, state in found], more)))
+    screen.draw_columns(("ID", "AGENT", "STATUS", "SINCE", "EVENTS", "WHY"), rows)
+    screen.draw(age(_summary([state for _, state in found], more)))
     stuck = [row for row, state in found if state.needs in ("person", "worker")]
     if stuck:
-        console.print(commands([f"perdure why {clean(stuck[0].run_id)}"]))
+        screen.draw(commands([f"perdure why {clean(stuck[0].run_id)}"]))
 
 
-def _row(row: RunRow, state: Condition, now: int) -> list[str | Text]:
+def _row(row: RunRow, state: Condition, now: int) -> Row:
     since = duration(now - state.since)
     return [clean(row.run_id), clean(row.agent), word(state.word), since, str(row.seq), state.because]
 
@@ -38,7 +36,7 @@ def _row(row: RunRow, state: Condition, now: int) -> list[str | Text]:
 def _summary(states: Sequence[Condition], more: bool) -> str:
     people = sum(state.needs == "person" for state in states)
     workers = sum(state.needs == "worker" for state in states)
-    parts = [f"{len(states)} run{'' if len(states) == 1 else 's'}"]
+    parts = [counted(len(states), "run")]
     if more:
         parts.append("there are more (--limit)")
     if people:

@@ -192,18 +192,18 @@ async def _stats(options: Options) -> int:
 
         print_document({"store": url, **stats_document(numbers)})
         return 0
-    from perdure.cli.screen import pairs, screen
+    from perdure.cli.screen import Screen, pairs
     from perdure.timeline.amounts import size
     from perdure.timeline.plain import clean
 
-    console = screen()
+    screen = Screen()
     total = sum(numbers.runs.values())
     kinds = ", ".join(f"{count} {clean(status)}" for status, count in sorted(numbers.runs.items()))
     stored_bytes = numbers.event_bytes + numbers.snapshot_bytes + numbers.blob_bytes
     per_event = f", {numbers.event_bytes / numbers.events:.0f} B each" if numbers.events else ""
     parts = f"events {size(numbers.event_bytes)}, snapshots {size(numbers.snapshot_bytes)}"
     parts += f", large values {size(numbers.blob_bytes)}"
-    console.print(
+    screen.draw(
         pairs(
             [
                 ("store", clean(url)),
@@ -211,7 +211,7 @@ async def _stats(options: Options) -> int:
                 ("events", f"{numbers.events:,}{per_event}"),
                 ("bytes", f"{size(stored_bytes)}: {parts}"),
                 ("file", f"{size(numbers.file_bytes)}, write-ahead log {size(numbers.wal_bytes)}"),
-                *((clean(name), clean(fact)) for name, fact in numbers.facts.items()),
+                *((clean(name), clean(fact)) for name, fact in numbers.facts.items() if name != "file"),
             ],
             indent=0,
         )

@@ -7,9 +7,9 @@ to be, so that a pipe never gets a shortened id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -32,36 +32,66 @@ STATUS_STYLES = {
 """The style of each status word."""
 
 
-def screen() -> Console:
-    """The standard output as something to draw on."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = PIPE_WIDTH
-    return console
+Row = Sequence[str | Text]
+"""Cells from the left. In a row that is shorter than the others the last cell takes the rest of the line."""
+
+GAP = 2
+"""Spaces between columns."""
+
+REST_MIN = 16
+"""Where less than this is left for the last column, it goes below its line."""
+
+
+class Screen:
+    """The standard output as something to draw on. Without a terminal no line ends in spaces."""
+
+    def __init__(self) -> None:
+        self.console = Console(highlight=False, markup=False, emoji=False)
+        if not self.console.is_terminal:
+            self.console.width = PIPE_WIDTH
+
+    def draw(self, *parts: RenderableType) -> None:
+        """Draw the parts, one below the other; nothing is an empty line."""
+        if self.console.is_terminal:
+            self.console.print(*parts, sep="\n")
+            return
+        with self.console.capture() as captured:
+            self.console.print(*parts, sep="\n")
+        for line in captured.get().splitlines():
+            self.console.file.write(line.rstrip() + "\n")
+
+    def draw_columns(self, heads: Sequence[str], rows: Sequence[Row]) -> None:
+        """Draw rows below dim heads. Only the last column is shortened, so that ids can always be copied."""
+        drawn = [[Text(head, "dim") for head in heads], *([_text(cell) for cell in row] for row in rows)]
+        widths = [0] * (len(heads) - 1)
+        for row in drawn:
+            for index, cell in enumerate(row[:-1]):
+                widths[index] = max(widths[index], cell.cell_len)
+        for row in drawn:
+            for line in _laid_out(row, widths, self.console.width):
+                self.draw(line)
+
+
+def _laid_out(row: list[Text], widths: Sequence[int], width: int) -> Iterator[Text]:
+    """One row as a line, or two where too little is left for its last cell."""
+    *fixed, last = row
+    line = Text(no_wrap=True, overflow="ignore")
+    for cell, size in zip(fixed, widths, strict=False):
+        line.append_text(cell)
+        line.append(" " * (size - cell.cell_len + GAP))
+    left = width - line.cell_len
+    if last.cell_len > max(left, 0) and left < REST_MIN:
+        yield line
+        line = Text("    ", no_wrap=True, overflow="ignore")
+        left = width - 4
+    last.truncate(max(left, 0), overflow="ellipsis")
+    line.append_text(last)
+    yield line
 
 
 def word(status: str) -> Text:
     """A status word in its style."""
     return Text(status, STATUS_STYLES.get(status, ""))
-
-
-def columns(
-    heads: Sequence[str], rows: Iterable[Sequence[str | Text]], *, whole: Sequence[int] = (0,)
-) -> Table:
-    """Rows in columns below dim heads.
-
-    The columns in `whole` are never shortened; the last takes what is left.
-    """
-    rows = list(rows)
-    table = Table(box=None, show_header=bool(heads), padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for index in range(max(map(len, rows), default=len(heads))):
-        head = heads[index] if index < len(heads) else ""
-        widest = max((len(_text(row[index])) for row in rows if index < len(row)), default=0)
-        least = widest if index in whole else None
-        table.add_column(head, no_wrap=True, overflow="ellipsis", min_width=least)
-    for row in rows:
-        table.add_row(*map(_text, row))
-    return table
 
 
 def _text(cell: str | Text) -> Text:

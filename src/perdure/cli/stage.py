@@ -8,10 +8,11 @@ from __future__ import annotations
 from rich.text import Text
 
 from perdure.agent import Finished
-from perdure.cli.drawing import timeline
-from perdure.cli.screen import commands, pairs, screen
+from perdure.cli.drawing import draw_timeline
+from perdure.cli.screen import Screen, commands, pairs
 from perdure.demo.ledger import money
 from perdure.demo.play import GOAL, RUN_ID, Ending, Scene, Setting
+from perdure.timeline.amounts import counted
 from perdure.timeline.plain import brief, clean
 from perdure.timeline.view import lines
 
@@ -26,12 +27,12 @@ _MARKS = {
 
 def draw_opening(setting: Setting) -> None:
     """What is about to be seen, and where."""
-    console = screen()
-    console.print()
+    screen = Screen()
+    screen.draw()
     leaves = "Nothing leaves this machine." if setting.model == "scripted" else "Only the model is elsewhere."
-    console.print(Text.assemble(("perdure demo", "bold"), f"   a refund desk and a bank. {leaves}"))
-    console.print()
-    console.print(
+    screen.draw(Text.assemble(("perdure demo", "bold"), f"   a refund desk and a bank. {leaves}"))
+    screen.draw()
+    screen.draw(
         pairs(
             [
                 ("goal", GOAL),
@@ -41,7 +42,7 @@ def draw_opening(setting: Setting) -> None:
             ]
         )
     )
-    console.print()
+    screen.draw()
 
 
 def draw_scene(scene: Scene) -> None:
@@ -49,25 +50,25 @@ def draw_scene(scene: Scene) -> None:
     mark, style = _MARKS[scene.who]
     line = Text.assemble((f"  {scene.at:6.2f} s  ", "dim"), (mark, style), "  ")
     line.append(clean(scene.text), style if scene.who == "killed" else "")
-    screen().print(line)
+    Screen().draw(line)
 
 
 def draw_ending(setting: Setting, ending: Ending) -> None:
     """The run as it recorded itself, what the bank's ledger says, and what to try next."""
-    console = screen()
-    console.print()
-    console.print(timeline(lines(ending.events), whole=True))
-    console.print()
-    console.print(pairs(_count(ending)))
-    console.print()
+    screen = Screen()
+    screen.draw()
+    draw_timeline(screen, lines(ending.events), whole=True)
+    screen.draw()
+    screen.draw(pairs(_count(ending)))
+    screen.draw()
     store = f"--store {setting.store}"
     if ending.ok:
-        console.print(Text.assemble(("  ✓ ", "bold green"), ("one refund, in spite of the kill", "bold")))
+        screen.draw(Text.assemble(("  ✓ ", "bold green"), ("one refund, in spite of the kill", "bold")))
     else:
-        console.print(Text.assemble(("  ✗ ", "bold red"), (_wrong(ending), "bold")))
-    console.print()
-    console.print(
-        commands([f"perdure show {RUN_ID} {store}", f"perdure why {RUN_ID} {store}"], label="  look"),
+        screen.draw(Text.assemble(("  ✗ ", "bold red"), (_wrong(ending), "bold")))
+    screen.draw()
+    screen.draw(
+        commands([f"perdure show {RUN_ID} {store}", f"perdure runs {store}"], label="  look"),
         commands(["perdure init    writes agent.py, an agent of your own to start from"], label="  next"),
     )
 
@@ -75,8 +76,7 @@ def draw_ending(setting: Setting, ending: Ending) -> None:
 def _count(ending: Ending) -> list[tuple[str, str]]:
     paid = ", ".join(f"{entry['receipt']} {money(entry['cents'])}" for entry in ending.refunds)
     count = len(ending.refunds)
-    refunds = f"{count} refund{'' if count == 1 else 's'}: {paid}"
-    rows = [("ledger", f"{refunds}. A plain retry would have paid again")]
+    rows = [("ledger", f"{counted(count, 'refund')}: {paid}. A plain retry would have paid again")]
     if ending.killed:
         again = ending.asked - ending.recorded
         repeated = "none of them again" if again <= 0 else f"{again} of them again"

@@ -23,6 +23,11 @@ def duration(microseconds: int) -> str:
     return f"{seconds / 86_400:.0f} d"
 
 
+def elapsed(microseconds: int) -> str:
+    """Time since a start, to the millisecond while that tells something: `0.482 s`, `12 min`."""
+    return f"{microseconds / 1_000_000:.3f} s" if microseconds < 100_000_000 else duration(microseconds)
+
+
 def moment(microseconds: int) -> str:
     """A moment, UTC, to the second: `2026-11-29 14:03:11Z`."""
     return _utc(microseconds).strftime("%Y-%m-%d %H:%M:%SZ")
@@ -42,6 +47,11 @@ def _utc(microseconds: int) -> dt.datetime:
         return _EPOCH + dt.timedelta(microseconds=microseconds)
     except OverflowError:
         return _LAST
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 run`, `1,204 runs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def size(count: int) -> str:

@@ -118,6 +118,7 @@ def _call(call: Call) -> dict[str, Any]:
         "path": call.path,
         "name": jsonable(call.name),
         "effect": call.effect,
+        "model": jsonable(call.model) or None,
         "args": {name: _shown(value) for name, value in call.args.items()},
         "key": call.key,
         "standing": call.standing,

@@ -14,9 +14,11 @@ from typing import Any, Literal, TypeAlias
 
 from perdure.codec import decode
 from perdure.state import events as e
+from perdure.timeline.amounts import size
 
 Kind: TypeAlias = Literal[
     "started",
+    "interrupted",
     "resumed",
     "call",
     "unknown",
@@ -63,6 +65,7 @@ class Call:
     by: str = ""
     evidence: str = ""
     usage: tuple[int, int] | None = None
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class _Scan:
     lines: list[Line] = field(default_factory=list)
     drafts: dict[str, _Draft] = field(default_factory=dict)
     values: dict[int, bytes] = field(default_factory=dict)
+    models: dict[str, str] = field(default_factory=dict)
     step: int = 1
 
     def add(self, event: e.Event, kind: Kind, text: str, *detail: str) -> None:
@@ -112,6 +116,7 @@ class _Scan:
             if head is not None:
                 args = {name: argument(value, self.values) for name, value in head.args}
                 parts |= {"name": head.name, "effect": head.effect, "args": args}
+                parts["model"] = self.models.get(head.name, "")
             self.drafts[path] = _Draft(len(self.lines), parts)
             self.add(event, "call", parts["name"])
         return self.drafts[path].parts
@@ -155,11 +160,13 @@ def argument(recorded: e.Argument, values: dict[int, bytes]) -> Any:
         case e.Ref(seq=seq, start=start, length=length):
             held = values.get(seq, b"")[start : start + length]
             return plain(held) if len(held) == length and length else Reference(f"event {seq}")
+        case e.Omitted(size=length):
+            return Reference(size(length))
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An argument that the journal does not hold twice: where its value is."""
+    """An argument whose value is not shown: where it is, or how large it was."""
 
     where: str
 
@@ -168,14 +175,23 @@ class Reference:
 
 
 def _started(scan: _Scan, event: e.Event, body: e.RunStarted) -> None:
+    manifest = plain(body.manifest)
+    models = manifest.get("models") if isinstance(manifest, dict) else None
+    if isinstance(models, dict):
+        scan.models = {str(name): str(model) for name, model in models.items()}
     scan.add(event, "started", f"{body.agent} {body.version}".strip())
+
+
+_PAUSES = frozenset({"wait", "woke", "held", "released", "cancel"})
+"""After these a run lies still, so that taking it up again is no sign of an interruption."""
 
 
 def _resumed(scan: _Scan, event: e.Event, body: e.RunResumed) -> None:
     names = [scan.drafts[path].parts["name"] for path in body.open_calls if path in scan.drafts]
-    found = tuple(f"found open: {name}" for name in names)
+    found = tuple(f"inside {name}" for name in names)
     changed = tuple(f"changed: {difference}" for difference in body.differences)
-    scan.add(event, "resumed", body.worker, *found, *changed)
+    lay_still = bool(scan.lines) and scan.lines[-1].kind in _PAUSES and not body.open_calls
+    scan.add(event, "resumed" if lay_still else "interrupted", body.worker, *found, *changed)
 
 
 def _intended(scan: _Scan, event: e.Event, body: e.CallIntended) -> None:

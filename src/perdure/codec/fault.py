@@ -76,8 +76,11 @@ def _message(error: BaseException) -> str:
 
 
 def _args(error: BaseException) -> tuple[Any, ...] | None:
+    args = error.args
+    if isinstance(error, OSError) and len(args) == 2 and error.filename is not None:
+        args = (*args, error.filename)  # which OSError takes as an argument and does not show as one
     try:
-        return tuple(plain(list(error.args), where="$.args"))
+        return tuple(plain(list(args), where="$.args"))
     except NotStorable:
         return None
 
@@ -134,7 +137,8 @@ def _rebuilt(kind: type[BaseException], fault: dict[str, Any]) -> BaseException 
         # Errors of the interpreter keep their fields (errno, filename) outside __dict__; their own __init__
         # sets them.
         builtin.__init__(error, *args)
-        error.args = args
+        if not isinstance(error, OSError):
+            error.args = args
         error.__dict__.update(fault["attributes"])
     except Exception:  # noqa: BLE001  a class that refuses its own arguments is told by the stand-in
         return None

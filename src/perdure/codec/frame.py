@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-from msgspec import MsgspecError, Raw, Struct
+from msgspec import Raw, Struct
 from msgspec.msgpack import Decoder, Encoder
 
-from perdure.codec.value import encode, read_extension
+from perdure.codec.value import UNREADABLE, decode, encode, read_extension
 from perdure.errors import Damaged, NewerFormat, TooLarge
 
 if TYPE_CHECKING:
@@ -66,12 +66,19 @@ def unpack(frame: bytes, type: type[T]) -> T:  # noqa: A002  (the word that call
     """The body of a frame, as `type`. Raises NewerFormat (M304) or Damaged (S107)."""
     wanted: Any = type
     try:
-        body: T = _decoder(wanted).decode(body_of(frame))
-    except (MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        data = body_of(frame)
+        body: T = (
+            _decoder(wanted).decode(data) if _is_struct(wanted) else msgspec.convert(decode(data), wanted)
+        )
+    except UNREADABLE as error:
         raise Damaged(
             f"a frame of {len(frame)} bytes does not decode: {str(error) or error.__class__.__name__}"
         ) from None
     return body
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
 
 
 def body_of(frame: bytes) -> bytes | memoryview:

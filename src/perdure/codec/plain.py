@@ -217,7 +217,8 @@ _TEXT_ONLY = frozenset({str})
 def flat_copy(items: list[Any]) -> list[Any] | None:
     """The copy of a stretch of a long list that is all single values, or all dicts of them.
 
-    A long conversation is that. The types are looked at in bulk, three times faster than one by one. None: it must be walked.
+    A long conversation is that, and to look at all types at once is three times faster. None: it must be
+    walked.
     """
     kinds = set(map(type, items))
     if kinds <= ATOMS:

@@ -82,7 +82,7 @@ def decode(data: bytes | memoryview) -> Any:
     """
     try:
         return _unpack(data)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise Damaged(f"{len(data)} bytes are not a value: {str(error) or type(error).__name__}") from None
 
 
@@ -195,7 +195,7 @@ _WRITE: dict[type, Callable[[Any], Any]] = {
 
 # ---------------------------------------------------------------------------------------------- from bytes
 
-_UNREADABLE = (MsgspecError, ValueError, TypeError, ArithmeticError, struct.error, RecursionError)
+UNREADABLE = (MsgspecError, ValueError, TypeError, ArithmeticError, struct.error, RecursionError)
 """Everything that reading arbitrary bytes can raise: each means that they are not a value."""
 
 

@@ -1,0 +1,687 @@
+"""Declared types: instances come back exactly, and what does not fit is told by path, never bent."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc as abc
+import dataclasses
+import datetime as dt
+import enum
+import pathlib
+import uuid
+from dataclasses import InitVar, dataclass, field
+from decimal import Decimal
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Optional,
+    TypedDict,
+    TypeVar,
+    Union,
+)
+
+import msgspec
+import pytest
+
+from perdure.codec import Shape, decode, encode, plain
+from perdure.errors import BadDeclaration, ShapeMismatch
+
+T = TypeVar("T")
+U = TypeVar("U")
+B = TypeVar("B", bound=str)
+
+
+@dataclass
+class Message:
+    role: str
+    content: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    x: int
+    y: float = 0.0
+
+
+@dataclass
+class Box(Generic[T]):
+    item: T
+    more: list[T] = field(default_factory=list)
+
+
+@dataclass
+class Both(Box[U], Generic[U, T]):
+    other: T | None = None
+
+
+@dataclass
+class IntBox(Box[int]):
+    name: str = ""
+
+
+@dataclass
+class Node:
+    value: int
+    kids: list[Node] = field(default_factory=list)
+    parent: Node | None = None
+
+
+@dataclass(kw_only=True)
+class Special:
+    a: int
+    kind: ClassVar[str] = "special"
+    hidden: int = field(default=7, init=False, repr=False)
+    seed: InitVar[int] = 3
+    total: int = field(init=False, default=0)
+
+    def __post_init__(self, seed: int) -> None:
+        self.total = self.a * seed
+
+
+@dataclass
+class Prepared:
+    names: list[str]
+
+    def __post_init__(self) -> None:
+        self.index = {name: place for place, name in enumerate(self.names)}
+        self.names = sorted(self.names)
+
+
+@dataclass
+class Guarded:
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 0:
+            raise ValueError("n is negative")
+
+
+class Plainly:
+    """No record."""
+
+
+class Struct(msgspec.Struct):
+    a: int
+    b: list[Point] = []
+
+
+class Cold(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, array_like=True):
+    first_name: str
+    at: dt.datetime | None = None
+
+
+class Cat(msgspec.Struct, tag="cat"):
+    name: str
+
+
+class Dog(msgspec.Struct, tag="dog"):
+    name: str
+
+
+class Generic1(msgspec.Struct, Generic[T]):
+    item: T
+
+
+class Partial(msgspec.Struct):
+    a: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class Typed(TypedDict):
+    role: str
+    extra: NotRequired[list[Point]]
+
+
+class Loose(TypedDict, total=False):
+    a: int
+
+
+class Pair(NamedTuple):
+    first: Point
+    second: str = "-"
+
+
+Untyped = collections.namedtuple("Untyped", ["a", "b"])  # noqa: PYI024
+
+
+class Job:
+    class Phase(enum.StrEnum):
+        A = "a"
+        B = "b"
+        ALIAS = "a"
+
+
+class Color(enum.Enum):
+    RED = 1
+    DEEP = ("deep", 2)
+    SPOT = Point(1)
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Bits(enum.IntFlag):
+    R = 1
+    W = 2
+    X = 4
+
+
+class Rights(enum.Flag):
+    READ = enum.auto()
+    WRITE = enum.auto()
+
+
+class Mood(str, enum.Enum):  # noqa: UP042  (the older way to write a StrEnum)
+    GOOD = "good"
+
+
+OrderId = NewType("OrderId", str)
+
+
+class Name(str):
+    __slots__ = ()
+
+
+class Cents(int):
+    pass
+
+
+class Names(list[Name]):
+    pass
+
+
+class Stock(dict[str, Point]):
+    pass
+
+
+MOMENT = dt.datetime(2026, 11, 29, tzinfo=dt.UTC)
+
+EXACT: list[tuple[Any, Any]] = [
+    (Message("user", "hi"), Message),
+    (Point(1, 2.5), Point),
+    (Point(1, 2), Point),
+    (Box(Point(1), [Point(2)]), Box[Point]),
+    (Box({"any": (1,)}), Box),
+    (Both(1, [2], other="x"), Both[int, str]),
+    (IntBox(1, [2], "n"), IntBox),
+    (Box(Box(Message("a"))), Box[Box[Message]]),
+    (Node(1, [Node(2, [Node(3)])], Node(0)), Node),
+    (Special(a=2, seed=5), Special),
+    (Struct(1, [Point(1)]), Struct),
+    (Cold(first_name="x", at=MOMENT), Cold),
+    ([Cat("a"), Dog("a")], list[Cat | Dog]),
+    (Generic1(Point(3)), Generic1[Point]),
+    (Partial(), Partial),
+    (Partial(a=1), Partial),
+    ({"role": "user", "extra": [Point(1)], "unknown": (1, {2})}, Typed),
+    ({}, Loose),
+    (Pair(Point(1)), Pair),
+    (Untyped(1, (2,)), Untyped),
+    (Job.Phase.A, Job.Phase),
+    (Job.Phase.ALIAS, Job.Phase),
+    (Color.RED, Color),
+    (Color.DEEP, Color),
+    (Color.SPOT, Color),
+    (Level.HIGH, Level),
+    (Bits.R | Bits.X, Bits),
+    (Bits(0), Bits),
+    (Rights.READ | Rights.WRITE, Rights),
+    (Mood.GOOD, Mood),
+    ({Job.Phase.B: 1, Job.Phase.A: 2}, dict[Job.Phase, int]),
+    ({Point(1): [Point(2)]}, dict[Point, list[Point]]),
+    ({(1, Point(2)): "x"}, dict[tuple[int, Point], str]),
+    ({Point(1), Point(2)}, set[Point]),
+    (frozenset({Pair(Point(1)), Pair(Point(2), "z")}), frozenset[Pair]),
+    ({frozenset({Level.LOW})}, set[frozenset[Level]]),
+    ({1: "a"}, dict[int, str]),
+    ((1, "a", Point(1)), tuple[int, str, Point]),
+    ((Point(1), Point(2)), tuple[Point, ...]),
+    ((), tuple[()]),
+    ((1, [2]), tuple),
+    ([1, (2,)], list),
+    ({"a": {1}}, dict),
+    ({1, "x"}, set),
+    (None, None),
+    (None, Optional[int]),  # noqa: UP045
+    (3, int | str),
+    ("3", Union[int, str]),  # noqa: UP007
+    (1, float),
+    (True, int),
+    (True, bool),
+    (2**100, int),
+    (b"x", bytes),
+    (1j, complex),
+    (MOMENT, dt.datetime),
+    (MOMENT, dt.date),
+    (MOMENT.date(), dt.date),
+    (dt.time(1, fold=1), dt.time),
+    (dt.timedelta(1), dt.timedelta),
+    (Decimal("1.10"), Decimal),
+    (uuid.UUID(int=1), uuid.UUID),
+    (pathlib.Path("/a"), pathlib.Path),
+    (pathlib.Path("/a"), pathlib.PurePath),
+    (pathlib.PureWindowsPath("c:/a"), pathlib.PureWindowsPath),
+    ("red", Literal["red", 1] | None),
+    (1, Literal["red", 1] | None),
+    (Level.LOW, Literal[Level.LOW]),
+    ("o-1", OrderId),
+    (Name("n"), Name),
+    (Cents(5), Cents),
+    (Names([Name("a")]), Names),
+    (Stock(a=Point(1)), Stock),
+    ([Point(1)], Annotated[list[Annotated[Point, "a point"]], "points"]),
+    ([1], Final[list[int]]),
+    ([Point(1)], abc.Sequence[Point]),
+    ((Point(1),), abc.Sequence[Point]),
+    ([Point(1)], abc.Iterable[Point]),
+    ([1], abc.MutableSequence[int]),
+    ({"a": Point(1)}, abc.Mapping[str, Point]),
+    ({Point(1)}, abc.Set[Point]),
+    (collections.OrderedDict(a=Point(1)), collections.OrderedDict[str, Point]),
+    (collections.Counter("aab"), collections.Counter[str]),
+    (collections.defaultdict(list, a=[Point(1)]), collections.defaultdict[str, list[Point]]),
+    ({"a": [1, (2, {3})]}, Any),
+    ({"a": [1, (2, {3})]}, object),
+    ([Message("a"), Point(1), "x", None, MOMENT], list[Message | Point | str | dt.datetime | None]),
+    ("b", B),
+]
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Equal in value and type, all the way down."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(
+            alike(a, b) and alike(one[a], other[b]) for a, b in zip(one, other, strict=True)
+        )
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if dataclasses.is_dataclass(one):
+        return all(alike(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
+    if isinstance(one, msgspec.Struct):
+        return all(alike(getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
+    return bool(one == other)
+
+
+@pytest.mark.parametrize(("value", "declared"), EXACT, ids=lambda value: repr(value)[:40])
+def test_a_declared_type_brings_instances_back(value: Any, declared: Any) -> None:
+    shape = Shape.of(declared)
+    stored = decode(encode(value))
+    back = shape.restore(stored)
+    assert alike(back, value)
+    assert encode(back) == encode(value)
+    assert Shape.of(list[declared]).restore([stored])[0] == value
+    # The other way in: the plain tree is the same as the bytes say.
+    assert alike(shape.restore(plain(value)), value)
+
+
+def test_what_comes_out_shares_no_container_with_what_went_in() -> None:
+    for declared in (Any, dict[str, list[int]], dict, Typed):
+        stored: dict[str, Any] = {"role": [1], "long": [1] * 100}
+        if declared is Typed:
+            stored["role"] = "user"
+        back = Shape.of(declared).restore(stored)
+        back["long"].append(2)
+        back["new"] = 1
+        assert stored["long"] == [1] * 100
+        assert "new" not in stored
+    many = [{"a": 1} for _ in range(100)]
+    back = Shape.of(list).restore(many)
+    back[0]["a"] = 2
+    assert many[0] == {"a": 1}
+
+
+def test_post_init_runs_and_fields_are_what_was_stored() -> None:
+    value = Prepared(["b", "a"])
+    value.names.append("zero")
+    value.names = ["z", "y"]
+    back = Shape.of(Prepared).restore(plain(value))
+    assert back.names == ["z", "y"]
+    assert back.index == {"z": 0, "y": 1}
+
+
+def test_missing_fields_take_their_defaults() -> None:
+    assert Shape.of(Message).restore({"role": "a"}) == Message("a")
+    first, second = (Shape.of(Box[int]).restore({"item": 1}) for _ in range(2))
+    assert first.more == []
+    assert first.more is not second.more
+    assert Shape.of(Struct).restore({"a": 1}) == Struct(1)
+    assert Shape.of(Pair).restore(({"x": 1},)) == Pair(Point(1))
+
+
+MISFITS: list[tuple[Any, Any, str, str, str]] = [
+    ("x", int, "$", "int", "str 'x'"),
+    (True, str, "$", "str", "bool True"),
+    (1.0, int, "$", "int", "float 1.0"),
+    ([1], tuple[int], "$", "tuple[int]", "list"),
+    ((1,), list[int], "$", "list[int]", "tuple"),
+    ([1], set[int], "$", "set[int]", "list"),
+    ({"role": 1}, Message, "$.role", "str", "int 1"),
+    ({}, Message, "$.role", "a value", "no such field"),
+    ({"role": "a", "kind": "b"}, Message, "$.kind", "a field of Message", "no field for"),
+    ({"role": "a", "content": None}, Message, "$.content", "str", "None"),
+    ([{"item": {"x": 1}}, {"item": {"x": "1"}}], list[Box[Point]], "$[1].item.x", "int", "str"),
+    ({"a b": {"x": []}}, dict[str, Point], "$['a b'].x", "int", "list"),
+    ({"value": 1, "kids": [{"value": 2, "kids": [{}]}]}, Node, "$.kids[0].kids[0].value", "a value", ""),
+    ("c", Job.Phase, "$", "'a', 'b'", "'c'"),
+    (True, Level, "$", "Level", "True"),
+    (8.0, Bits, "$", "Bits", "float"),
+    ("blue", Literal["red", 1], "$", "'red', 1", "'blue'"),
+    (True, Literal["red", 1], "$", "'red', 1", "True"),
+    ((1, 2), tuple[int, int, int], "$", "3 items", "2 items"),
+    ((1, "x"), tuple[int, int], "$[1]", "int", "str"),
+    ({"type": "bird", "name": "x"}, Cat | Dog, "$", "Cat", "dict"),
+    ({"name": "x"}, Cat, "$", "type = 'cat'", "None"),
+    (1.5, int | str | None, "$", "int or str", "float"),
+    ({"n": -1}, Guarded, "$", "Guarded", "n is negative"),
+    ({"extra": []}, Typed, "$.role", "a value", "no such key"),
+    ({1: 2}, dict[str, int], "$[1]", "str", "int 1"),
+    ({("x", 1)}, set[Point], "${}", "Point", "tuple"),
+    ((1,), Pair, "$[0]", "Point", "int"),
+    ((), Pair, "$", "Pair of 2 items", "0 items"),
+    (2**5000, str, "$", "str", "an integer of 5001 bits"),
+    (MOMENT.date(), dt.datetime, "$", "datetime", "date"),
+]
+
+
+@pytest.mark.parametrize(("data", "declared", "path", "expected", "was"), MISFITS)
+def test_data_that_does_not_fit_is_told_by_path(
+    data: Any, declared: Any, path: str, expected: str, was: str
+) -> None:
+    with pytest.raises(ShapeMismatch) as caught:
+        Shape.of(declared).restore(data)
+    assert caught.value.path == path
+    assert expected in caught.value.expected
+    assert was in caught.value.found
+    assert caught.value.code == "M301"
+
+
+def test_where_begins_the_path() -> None:
+    with pytest.raises(ShapeMismatch, match=r"^\[M301\] \$\.state\.role should be str, and is int 1"):
+        Shape.of(Message).restore({"role": 1}, where="$.state")
+
+
+def test_data_that_is_nested_too_deeply_is_told() -> None:
+    data: Any = {"value": 1}
+    for _ in range(2000):
+        data = {"value": 1, "kids": [data]}
+    with pytest.raises(ShapeMismatch, match="too deeply"):
+        Shape.of(Node).restore(data)
+
+
+# ---------------------------------------------------------------------------------------------- unions
+
+
+@dataclass
+class Success:
+    value: int
+
+
+@dataclass
+class Failure:
+    value: int
+
+
+@dataclass
+class Wider:
+    value: int
+    note: str = ""
+
+
+@dataclass
+class Marked:
+    kind: Literal["marked"]
+    value: int
+
+
+@dataclass
+class Other:
+    kind: Literal["other"]
+    value: int
+
+
+def test_a_union_is_never_guessed() -> None:
+    with pytest.raises(ShapeMismatch, match=r"fits Success and Failure; give them a Literal field"):
+        Shape.of(Success | Failure).restore(plain(Success(1)))
+    colliding: list[tuple[Any, Any]] = [
+        (Job.Phase | str, "a"),
+        (dict[str, int] | Success, {"value": 1}),
+        (Name | str, "n"),
+    ]
+    for declared, data in colliding:
+        with pytest.raises(ShapeMismatch, match="fits"):
+            Shape.of(declared).restore(data)
+    # Where the data itself decides, it does.
+    assert Shape.of(Job.Phase | str).restore("z") == "z"
+    assert Shape.of(dict[str, int] | Success).restore({"other": 1}) == {"other": 1}
+    for value in (Marked("marked", 1), Other("other", 1)):
+        assert Shape.of(Marked | Other).restore(plain(value)) == value
+    for wide in (Success(1), Wider(1), Wider(1, "n")):
+        back = Shape.of(Wider | Success).restore(plain(wide))
+        assert (type(back), back) == (type(wide), wide)
+    # And where both readings are the same thing there is nothing to choose.
+    assert Shape.of(list[int] | list[str]).restore([]) == []
+    assert Shape.of(Literal["a"] | str).restore("a") == "a"  # noqa: PYI051
+    assert Shape.of(dt.date | dt.datetime).restore(MOMENT) == MOMENT
+    assert Shape.of(int | float | bool).restore(True) is True
+
+
+def test_the_type_that_got_furthest_is_blamed() -> None:
+    with pytest.raises(ShapeMismatch) as caught:
+        Shape.of(Marked | int).restore({"kind": "marked", "value": "x"})
+    assert caught.value.path == "$.value"
+
+
+# ---------------------------------------------------------------------------------------------- declarations
+
+
+class Unstorable(enum.Enum):
+    CALL = object()
+
+
+class Twins(enum.Enum):
+    ONE = Point(1)
+    TWO = {"x": 1, "y": 0.0}  # noqa: RUF012
+
+
+@dataclass
+class Bad:
+    file: Plainly
+
+
+@dataclass
+class Unresolved:
+    item: Missing  # type: ignore[name-defined]  # noqa: F821
+
+
+@dataclass
+class Mixed(dict[str, int]):
+    a: int = 0
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        Plainly,
+        abc.Callable[[], int],
+        type[int],
+        collections.deque[int],
+        range,
+        ValueError,
+        Unstorable,
+        Twins,
+        Bad,
+        Unresolved,
+        Mixed,
+        "Message",
+        list["Message"],
+        collections.defaultdict,
+        collections.defaultdict[str, Point],
+    ],
+)
+def test_types_that_cannot_be_stored_are_refused_at_declaration(declared: Any) -> None:
+    with pytest.raises(BadDeclaration) as caught:
+        Shape.of(declared)
+    assert caught.value.code == "C102"
+
+
+def test_a_refused_field_is_named() -> None:
+    with pytest.raises(BadDeclaration) as caught:
+        Shape.of(list[Bad])
+    assert caught.value.where == "Bad.file"
+
+
+def test_shapes_are_compiled_once() -> None:
+    assert Shape.of(list[Message]) is Shape.of(list[Message])
+    unhashable = Annotated[int, {"a": []}]
+    assert Shape.of(unhashable).restore(1) == 1
+
+
+def test_local_classes_may_refer_to_themselves() -> None:
+    @dataclass
+    class Tree:
+        kids: list[Tree]
+
+    value = Tree([Tree([])])
+    assert Shape.of(Tree).restore(plain(value)) == value
+
+
+# ---------------------------------------------------------------------------------------------- JSON
+
+
+def test_json_forms_are_read_and_exact_data_too() -> None:
+    cases: list[tuple[Any, Any, Any]] = [
+        (dt.datetime, "2026-11-29T00:00:00Z", MOMENT),
+        (dt.date, "2026-11-29", MOMENT.date()),
+        (dt.time, "01:02:03", dt.time(1, 2, 3)),
+        (dt.timedelta, "PT90S", dt.timedelta(seconds=90)),
+        (dt.timedelta, 1.5, dt.timedelta(seconds=1.5)),
+        (Decimal, "1.10", Decimal("1.10")),
+        (Decimal, 1.1, Decimal("1.1")),
+        (Decimal, 3, Decimal(3)),
+        (uuid.UUID, str(uuid.UUID(int=7)), uuid.UUID(int=7)),
+        (bytes, "AAE=", b"\x00\x01"),
+        (pathlib.Path, "/a", pathlib.Path("/a")),
+        (complex, "1+2j", 1 + 2j),
+        (int, 2.0, 2),
+        (tuple[int, str], [1, "a"], (1, "a")),
+        (tuple[int, ...], [1, 2], (1, 2)),
+        (set[Point], [{"x": 1}], {Point(1)}),
+        (frozenset[str], ["a"], frozenset({"a"})),
+        (dict[int, str], {"1": "a", "-2": "b"}, {1: "a", -2: "b"}),
+        (dict[Level, str], {"1": "a"}, {Level.LOW: "a"}),
+        (Pair, [{"x": 1}, "b"], Pair(Point(1), "b")),
+        (Pair, {"first": {"x": 1}}, Pair(Point(1))),
+        (Job.Phase, "a", Job.Phase.A),
+        (Box[dt.date], {"item": "2026-11-29"}, Box(MOMENT.date())),
+        (str | dt.date, "2026-11-29", "2026-11-29"),
+        (dt.date | int, "2026-11-29", MOMENT.date()),
+        (int | dt.date | None, None, None),
+        (Marked | Other, {"kind": "other", "value": 1}, Other("other", 1)),
+        (abc.Sequence[int], [1], [1]),
+    ]
+    for declared, data, value in cases:
+        assert alike(Shape.of(declared).parse(data), value), (declared, data)
+
+
+@pytest.mark.parametrize(
+    ("declared", "data"),
+    [
+        (int, "2"),
+        (int, 2.5),
+        (int, True),
+        (float, True),
+        (float, "1.0"),
+        (Decimal, True),
+        (Decimal, "abc"),
+        (bytes, "not base64!"),
+        (dt.datetime, "yesterday"),
+        (dt.datetime, 5),
+        (uuid.UUID, "x"),
+        (set[str], ["a", 1]),
+        (dict[int, str], {"a": "b"}),
+        (Message, {"role": "a", "rol": "b"}),
+        (Level, 9),
+        (Annotated[int, msgspec.Meta(ge=1)], 0),
+        (Annotated[int, msgspec.Meta(gt=1, le=5)], 6),
+        (Annotated[int, msgspec.Meta(lt=5)], 5),
+        (Annotated[int, msgspec.Meta(multiple_of=5)], 6),
+        (Annotated[str, msgspec.Meta(max_length=2)], "abc"),
+        (Annotated[list[int], msgspec.Meta(min_length=1)], []),
+        (Annotated[str, msgspec.Meta(pattern="^a")], "b"),
+    ],
+)
+def test_json_that_does_not_fit_is_refused(declared: Any, data: Any) -> None:
+    with pytest.raises(ShapeMismatch):
+        Shape.of(declared).parse(data)
+
+
+def test_stored_data_is_not_judged_by_limits_again() -> None:
+    assert Shape.of(Annotated[int, msgspec.Meta(ge=1)]).restore(0) == 0
+
+
+@dataclass
+class Order:
+    """What to buy."""
+
+    id: Annotated[str, "the order's number", msgspec.Meta(min_length=1)]
+    cents: Annotated[int, msgspec.Meta(ge=0, description="how much")] = 0
+    at: dt.datetime | None = None
+    items: list[Point] = field(default_factory=list)
+    phase: Job.Phase = Job.Phase.A
+
+
+def test_the_schema_says_what_parse_takes() -> None:
+    assert Shape.of(Order).schema() == {
+        "type": "object",
+        "description": "What to buy.",
+        "properties": {
+            "id": {"type": "string", "minLength": 1, "description": "the order's number"},
+            "cents": {"type": "integer", "minimum": 0, "description": "how much", "default": 0},
+            "at": {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}], "default": None},
+            "items": {"type": "array", "items": {"$ref": "#/$defs/Point"}},
+            "phase": {"type": "string", "enum": ["a", "b"], "default": "a"},
+        },
+        "required": ["id"],
+        "additionalProperties": False,
+        "$defs": {
+            "Point": {
+                "type": "object",
+                "properties": {"x": {"type": "integer"}, "y": {"type": "number", "default": 0.0}},
+                "required": ["x"],
+                "additionalProperties": False,
+            }
+        },
+    }
+    assert Shape.of(Node).schema()["$ref"] == "#/$defs/Node"
+    assert Shape.of(Any).schema() == {}
+    assert Shape.of(Typed).schema()["required"] == ["role"]
+    assert "additionalProperties" not in Shape.of(Typed).schema()
+    assert Shape.of(Cat).schema()["properties"]["type"] == {"const": "cat"}
+    assert Shape.of(tuple[int, str]).schema()["prefixItems"] == [{"type": "integer"}, {"type": "string"}]
+    assert Shape.of(Literal["a", 1]).schema() == {"enum": ["a", 1]}
+    assert Shape.of(dict[str, int]).schema()["additionalProperties"] == {"type": "integer"}
+
+
+def test_classes_of_one_name_have_definitions_of_their_own() -> None:
+    @dataclass
+    class Inner:
+        a: int
+
+    first: Any = Inner
+
+    @dataclass
+    class Inner:  # type: ignore[no-redef]
+        b: str
+
+    schema = Shape.of(tuple[first, Inner]).schema()
+    assert set(schema["$defs"]) == {"Inner", "Inner_2"}

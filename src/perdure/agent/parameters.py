@@ -91,7 +91,7 @@ def origin_of(fn: Callable[..., Any]) -> Origin:
 def _surrounding_names(annotations: Mapping[str, Any], code: CodeType | None) -> Mapping[str, Any]:
     """What annotations that are text may mean by names of the functions and classes around the declaration.
 
-    Those still run while the declaration is made, so their names are in the frames whose code holds this code.
+    Those still run while the declaration is made: their names are in the frames whose code holds this code.
     """
     wanted: set[str] = set()
     for annotation in annotations.values():

@@ -102,6 +102,7 @@ class Tool(Declared, Generic[P, R_co]):
     Made by `tool`, `model`, `fact`, an agent's decorators of the same names, and `replace`.
     """
 
+    __name__: str
     options: Options
     model_name: str
     """The declared model's name; empty for tools and facts."""

@@ -67,7 +67,7 @@ class MemoryStore(Store):
 
     def __init__(self, *, clock: Clock = SYSTEM, value_bytes: int = VALUE_BYTES) -> None:
         self._clock = clock
-        self._value_bytes = value_bytes
+        self.value_bytes = value_bytes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened = False
         self._runs: dict[str, _Run] = {}
@@ -95,7 +95,7 @@ class MemoryStore(Store):
 
     async def create(self, run: NewRun) -> tuple[RunRow, bool]:
         self._check_open()
-        check_run(run, self._value_bytes)
+        check_run(run, self.value_bytes)
         if run.run_id in self._gone:
             raise gone(run.run_id)
         if (found := self._runs.get(run.run_id)) is not None:
@@ -119,7 +119,7 @@ class MemoryStore(Store):
 
     def _append(self, batch: Batch) -> Appended:
         self._check_open()
-        check_batch(batch, self._value_bytes)
+        check_batch(batch, self.value_bytes)
         run = self._find(batch.run_id)
         now = self.now()
         if (refusal := run.standing.refusal(batch, now)) is not None:
@@ -146,7 +146,7 @@ class MemoryStore(Store):
         tables.execute("BEGIN")
         try:
             events = tuple(self._guard.run(batch.act, batch.act_seconds))
-            check_size(self._value_bytes, *(event.data for event in events))
+            check_size(self.value_bytes, *(event.data for event in events))
             if not follows(events, batch.after + len(batch.events)):
                 raise SeqConflict(f"run {batch.run_id}: a call's events do not go on from its batch")
             tables.execute("COMMIT")
@@ -188,7 +188,7 @@ class MemoryStore(Store):
 
     async def deliver(self, message: Message) -> Delivered:
         self._check_open()
-        check_message(message, self._value_bytes)
+        check_message(message, self.value_bytes)
         run = self._find(message.run_id)
         if run.standing.terminal and message.id not in run.known:
             raise ended(run.standing)

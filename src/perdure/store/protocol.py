@@ -291,9 +291,10 @@ class StoreStats:
 
 
 class Store(Protocol):
-    """Where bytes are kept."""
+    """Where bytes are kept. `url` tells where; `value_bytes` is the largest single value that is taken."""
 
     url: str
+    value_bytes: int
 
     def now(self) -> int:
         """The store's clock, in microseconds; the only one that judges leases and deadlines."""

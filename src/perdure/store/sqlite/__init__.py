@@ -69,7 +69,7 @@ class SQLiteStore(Store):
         self.place = Place(where, busy_seconds, reserve_bytes)
         self.url = f"sqlite:///{where}"
         self._clock = clock
-        self._value_bytes = value_bytes
+        self.value_bytes = value_bytes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writer: Writer | None = None
         self._reader: Reader | None = None
@@ -253,7 +253,7 @@ class SQLiteStore(Store):
             self._watch.wake()
 
     async def create(self, run: NewRun) -> tuple[RunRow, bool]:
-        check_run(run, self._value_bytes)
+        check_run(run, self.value_bytes)
         size = sum(len(event.data) for event in run.events) + sum(len(blob.data) for blob in run.blobs)
         return await self._write(lambda tx: tx.create(run), size=size)
 
@@ -261,7 +261,7 @@ class SQLiteStore(Store):
         future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         try:
             self._ready()
-            check_batch(batch, self._value_bytes)
+            check_batch(batch, self.value_bytes)
             size = sum([len(event.data) for event in batch.events])
             self._put(Job(batch, future, size, batch.reserve))
         except Exception as error:  # noqa: BLE001 - every failure of an append is told by its future
@@ -269,7 +269,7 @@ class SQLiteStore(Store):
         return future
 
     async def deliver(self, message: Message) -> Delivered:
-        check_message(message, self._value_bytes)
+        check_message(message, self.value_bytes)
         return await self._write(lambda tx: tx.deliver(message), size=len(message.data))
 
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:

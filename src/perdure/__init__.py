@@ -1,39 +1,46 @@
-"""perdure: durable state for LLM agents. They survive crashes, deploys, lost replies and day-long waits."""
+"""perdure: durable state for LLM agents. They survive crashes, deploys, lost replies and day-long waits.
 
-from perdure.agent import (
-    Agent,
-    Approval,
-    ApprovalRequest,
-    Budget,
-    Call,
-    Cancelled,
-    Done,
-    Failed,
-    Finished,
-    Held,
-    Hybrid,
-    NotDone,
-    Outcome,
-    Price,
-    Principal,
-    Rate,
-    Retired,
-    Retry,
-    Run,
-    Tool,
-    Unknown,
-    Usage,
-    Waiting,
-    current_call,
-    fact,
-    model,
-    override,
-    publish,
-    tool,
-    use,
-)
+The names are loaded when the first of them is used, so that a command that only looks at runs starts quickly.
+"""
+
+from typing import TYPE_CHECKING, Any
+
 from perdure.errors import CallFailed, LeftUnknown, PerdureError
-from perdure.host import Runtime
+
+if TYPE_CHECKING:
+    from perdure.agent import (
+        Agent,
+        Approval,
+        ApprovalRequest,
+        Budget,
+        Call,
+        Cancelled,
+        Done,
+        Failed,
+        Finished,
+        Held,
+        Hybrid,
+        NotDone,
+        Outcome,
+        Price,
+        Principal,
+        Rate,
+        Retired,
+        Retry,
+        Run,
+        Tool,
+        Unknown,
+        Usage,
+        Waiting,
+        current_call,
+        fact,
+        model,
+        override,
+        publish,
+        tool,
+        use,
+    )
+    from perdure.host import Runtime
 
 __all__ = [
     "Agent",
@@ -71,3 +78,19 @@ __all__ = [
     "tool",
     "use",
 ]
+
+if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a misspelled name
+
+    def __getattr__(name: str) -> Any:
+        """Load what runs agents, and with it every name of `__all__`."""
+        if name not in __all__:
+            raise AttributeError(f"module 'perdure' has no attribute {name!r}")
+        from perdure import agent, host
+
+        for room in (agent, host):
+            globals().update({own: getattr(room, own) for own in __all__ if hasattr(room, own)})
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        """Every name, loaded or not."""
+        return sorted({*globals(), *__all__})

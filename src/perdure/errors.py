@@ -28,7 +28,13 @@ class PerdureError(Exception):
     default_remedy: ClassVar[str] = ""
 
     def __init__(
-        self, what: str, *, safe: str | None = None, remedy: str | None = None, where: str | None = None, **facts: Any
+        self,
+        what: str,
+        *,
+        safe: str | None = None,
+        remedy: str | None = None,
+        where: str | None = None,
+        **facts: Any,
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -374,7 +380,9 @@ class StepFailed(ResumeError):
     """An exception left the step. Its patch was discarded and the run is held."""
 
     code = "R207"
-    default_remedy = "mend the step and perdure retry RUN, or let the step call run.fail(error) if the run should fail"
+    default_remedy = (
+        "mend the step and perdure retry RUN, or let the step call run.fail(error) if the run should fail"
+    )
 
 
 class RunHeld(ResumeError):
@@ -430,7 +438,9 @@ class OutcomeUnknown(CallError):
 
     code = "T201"
     default_safe = "The call is not repeated."
-    default_remedy = "perdure resolve RUN CALL --done RESULT | --not-done | --failed MESSAGE; or add @tool.reconcile"
+    default_remedy = (
+        "perdure resolve RUN CALL --done RESULT | --not-done | --failed MESSAGE; or add @tool.reconcile"
+    )
 
 
 class ToolNotListed(CallError):
@@ -558,7 +568,9 @@ class StatementRefused(CallError):
 
     code = "T216"
     default_safe = "The statement did nothing."
-    default_remedy = "use tables of your own, whose names do not begin with perdure_, and leave the commit to perdure"
+    default_remedy = (
+        "use tables of your own, whose names do not begin with perdure_, and leave the commit to perdure"
+    )
 
 
 class StatementFailed(CallError):
@@ -573,7 +585,9 @@ class TransactionTooLong(CallError):
 
     code = "T218"
     default_safe = "Nothing of the call was kept."
-    default_remedy = "do slow work before the transaction; raise the tool's timeout only if all writers can wait so long"
+    default_remedy = (
+        "do slow work before the transaction; raise the tool's timeout only if all writers can wait so long"
+    )
 
 
 # ---------------------------------------------------------------------------------------------- schemas (M)
@@ -672,7 +686,9 @@ class DemoFailed(FaceError):
 
     code = "U708"
     default_safe = "Only the demo's own folder was written to."
-    default_remedy = "perdure demo --dir FOLDER keeps the logs of every part; perdure doctor checks the machine"
+    default_remedy = (
+        "perdure demo --dir FOLDER keeps the logs of every part; perdure doctor checks the machine"
+    )
 
 
 # ---------------------------------------------------------------------------------------------- signals

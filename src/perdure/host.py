@@ -74,7 +74,9 @@ class Runtime:
         check: bool = False,
     ) -> None:
         self._owns_store = store is None or isinstance(store, str)
-        self.store: Store = open_store(store, clock=clock) if store is None or isinstance(store, str) else store
+        self.store: Store = (
+            open_store(store, clock=clock) if store is None or isinstance(store, str) else store
+        )
         self.agents = {agent.name: agent for agent in agents}
         self.clock = clock
         self.check = check
@@ -123,7 +125,11 @@ class Runtime:
         _check_id(run_id)
         goal_bytes = codec.encode(agent.goal_shape.restore(codec.plain(goal), where="$.goal"), where="$.goal")
         state = codec.encode(agent.first_state(goal), where="$.state")
-        who = None if principal is None else codec.encode({"id": principal.id, "roles": sorted(principal.roles)})
+        who = (
+            None
+            if principal is None
+            else codec.encode({"id": principal.id, "roles": sorted(principal.roles)})
+        )
         manifest = codec.encode(manifest_of(agent))
         body = e.RunStarted(
             agent.name, agent.version, agent.state_version, goal_bytes, state, manifest, principal=who
@@ -140,7 +146,9 @@ class Runtime:
 
     async def _same(self, row: RunRow, agent: Agent[Any, Any, Any], goal: bytes) -> None:
         if row.agent != agent.name:
-            raise OtherGoal(f"run {row.run_id} belongs to agent {row.agent}, not to {agent.name}", run_id=row.run_id)
+            raise OtherGoal(
+                f"run {row.run_id} belongs to agent {row.agent}, not to {agent.name}", run_id=row.run_id
+            )
         past = await load(self.store, row.run_id)
         if past.record.goal != goal:
             raise OtherGoal(
@@ -163,7 +171,9 @@ class Runtime:
         await self.start(agent, run_id, goal, principal=principal)
         return await self._carry(agent, run_id, self.check if check is None else check, patience)
 
-    async def resume(self, run_id: str, *, check: bool | None = None, patience: timedelta = PATIENCE) -> Outcome[Any]:
+    async def resume(
+        self, run_id: str, *, check: bool | None = None, patience: timedelta = PATIENCE
+    ) -> Outcome[Any]:
         """Carry on a run that exists. Raises NoSuchRun, NotServed."""
         row = await self.store.row(run_id)
         agent = self.agents.get(row.agent)
@@ -171,7 +181,9 @@ class Runtime:
             raise NotServed(f"run {run_id} needs agent {row.agent}, which is not served here", run_id=run_id)
         return await self._carry(agent, run_id, self.check if check is None else check, patience)
 
-    async def _carry(self, agent: Agent[Any, Any, R], run_id: str, check: bool, patience: timedelta) -> Outcome[R]:
+    async def _carry(
+        self, agent: Agent[Any, Any, R], run_id: str, check: bool, patience: timedelta
+    ) -> Outcome[R]:
         """Drive the run whenever it can be claimed; follow it while another process does."""
         seen, until = 0, self.clock.monotonic() + patience.total_seconds()
         while True:
@@ -225,7 +237,9 @@ class Runtime:
             raise BadArguments("give exactly one of done=, not_done=True, failed=")
         call = (await load(self.store, run_id)).record.calls.get(path)
         if call is None or call.standing not in ("open", "unknown"):
-            raise NothingToResolve(f"run {run_id} has no call {path} whose outcome is open", run_id=run_id, path=path)
+            raise NothingToResolve(
+                f"run {run_id} has no call {path} whose outcome is open", run_id=run_id, path=path
+            )
         verdict, value = "not_done", b""
         if failed is not None:
             verdict, value = "failed", codec.encode(codec.encode_error(RuntimeError(failed)))
@@ -277,7 +291,9 @@ def _first_event(body: e.RunStarted, at: int) -> tuple[Stored, tuple[Any, ...]]:
 
 
 def _check_id(run_id: str) -> None:
-    fine = 0 < len(run_id) <= 200 and run_id.isprintable() and not any(c.isspace() or c == "@" for c in run_id)
+    fine = (
+        0 < len(run_id) <= 200 and run_id.isprintable() and not any(c.isspace() or c == "@" for c in run_id)
+    )
     if not fine:
         raise BadRunId(f"{run_id!r:.80} cannot be a run id")
 

@@ -133,7 +133,9 @@ class Journal:
     run are serialised with fenced appends and transactional calls, which must see the last event durable.
     """
 
-    def __init__(self, store: Store, past: Past, *, policy: SnapshotPolicy, durability: Durability, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, past: Past, *, policy: SnapshotPolicy, durability: Durability, clock: Clock
+    ) -> None:
         self.store = store
         self.run_id = past.row.run_id
         self.epoch = past.row.epoch
@@ -353,7 +355,12 @@ class Journal:
 
             saved = (self.record, self._digest, self._tail_bytes)
             batch = Batch(
-                self.run_id, self.epoch, self._sent, act=inside, act_seconds=seconds, inbox_seen=fences.inbox_seen
+                self.run_id,
+                self.epoch,
+                self._sent,
+                act=inside,
+                act_seconds=seconds,
+                inbox_seen=fences.inbox_seen,
             )
             future = self.store.append(batch)
             await asyncio.wait([future])
@@ -393,7 +400,13 @@ class Journal:
                 self._timer.cancel()
                 self._timer = None
             batch = Batch(
-                self.run_id, self.epoch, self._sent, row=change, release=True, outbox=tuple(outbox), **self._take()
+                self.run_id,
+                self.epoch,
+                self._sent,
+                row=change,
+                release=True,
+                outbox=tuple(outbox),
+                **self._take(),
             )
             await self._settle(self._send(batch))
         if self.failure is not None:
@@ -502,6 +515,7 @@ async def _inline(body: e.AnyBody, store: Store, run_id: str) -> e.AnyBody:
 
 # ---------------------------------------------------------------------------------------------- load
 
+
 def pack_snapshot(record: RunRecord, digest: bytes) -> Snapshot:
     """A folded run as bytes, with a digest of its own in front: 16 bytes, then the frame."""
     body = _SnapshotBody(msgspec.structs.replace(record, state=None), codec.encode(record.state))
@@ -542,7 +556,9 @@ async def restore(store: Store, loaded: Loaded) -> Past:
         record = fold(record, event, codec.decode)
         size += len(item.data)
     if record.seq != loaded.row.seq:
-        raise Damaged(f"run {run_id} ends at event {record.seq}, its row says {loaded.row.seq}", run_id=run_id)
+        raise Damaged(
+            f"run {run_id} ends at event {record.seq}, its row says {loaded.row.seq}", run_id=run_id
+        )
     observe_load(len(stored), size, SYSTEM.monotonic() - began)
     return Past(loaded.row, record, digest, loaded.inbox, start, size)
 
@@ -560,10 +576,14 @@ async def _open(store: Store, run_id: str, item: Stored, before: int, digest: by
     if item.seq != before + 1:
         raise Damaged(f"run {run_id}: event {before + 1} is missing", run_id=run_id, seq=before + 1)
     if chained != item.digest:
-        raise Damaged(f"run {run_id}: event {item.seq} does not match its digest", run_id=run_id, seq=item.seq)
+        raise Damaged(
+            f"run {run_id}: event {item.seq} does not match its digest", run_id=run_id, seq=item.seq
+        )
     event = codec.unpack(item.data, e.Event)
     if event.seq != item.seq:
-        raise Damaged(f"run {run_id}: event {item.seq} carries number {event.seq}", run_id=run_id, seq=item.seq)
+        raise Damaged(
+            f"run {run_id}: event {item.seq} carries number {event.seq}", run_id=run_id, seq=item.seq
+        )
     body = await _inline(event.body, store, run_id)
     return (event if body is event.body else e.Event(event.seq, event.at, event.epoch, body)), chained
 

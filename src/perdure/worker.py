@@ -29,7 +29,12 @@ class Worker:
     """Drives runs of these agents, at most `concurrency` at once, until `stop` is called."""
 
     def __init__(
-        self, host: Host, agents: Sequence[Agent[Any, Any, Any]], *, concurrency: int = 100, check: bool = False
+        self,
+        host: Host,
+        agents: Sequence[Agent[Any, Any, Any]],
+        *,
+        concurrency: int = 100,
+        check: bool = False,
     ) -> None:
         self.host = host
         self.agents: Mapping[str, Agent[Any, Any, Any]] = {agent.name: agent for agent in agents}
@@ -65,7 +70,10 @@ class Worker:
             return True
         since = self.host.clock.monotonic()
         claim = Claim(
-            self.host.worker, self.host.leases.seconds, {name: frozenset() for name in self.agents}, limit=free
+            self.host.worker,
+            self.host.leases.seconds,
+            {name: frozenset() for name in self.agents},
+            limit=free,
         )
         claimed = await self.host.store.claim(claim)
         for one in claimed:
@@ -84,7 +92,9 @@ class Worker:
         except PerdureError as error:
             log.error("run %s: %s", claimed.row.run_id, error)
         except Exception:
-            log.exception("run %s: the engine failed; its lease lapses and the run is claimed again", claimed.row.run_id)
+            log.exception(
+                "run %s: the engine failed; its lease lapses and the run is claimed again", claimed.row.run_id
+            )
 
     async def _idle(self, seen: int) -> int:
         due_in = (await self.host.store.due() - self.host.store.now()) / SECOND

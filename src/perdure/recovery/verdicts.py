@@ -67,7 +67,9 @@ def after_unknown(call: CallRecord, policy: CallPolicy, now: int) -> Action:
         if ttl is None or now < call.intended_at + int(ttl * SECOND):
             return Again()
         if not policy.has_hook:
-            return Person("the receiver no longer remembers the call's key (key_ttl), so sending it again could double it")
+            return Person(
+                "the receiver no longer remembers the call's key (key_ttl), so sending it again could double it"
+            )
     if policy.has_hook:
         trust_from = settle_from(call, policy)
         return Ask(trust_from, trust_from + int(max(policy.timeout_seconds or 0.0, ASK_SECONDS) * SECOND))

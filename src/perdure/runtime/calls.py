@@ -61,7 +61,12 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
 
 
 async def _until_settled(
-    execution: Execution, branch: Branch, path: str, tool: Tool[..., Any], args: dict[str, Any], head: e.CallHead
+    execution: Execution,
+    branch: Branch,
+    path: str,
+    tool: Tool[..., Any],
+    args: dict[str, Any],
+    head: e.CallHead,
 ) -> Any:
     drive = execution.drive
     while True:
@@ -80,7 +85,12 @@ async def _until_settled(
 
 
 async def _resend(
-    execution: Execution, branch: Branch, call: CallRecord, tool: Tool[..., Any], args: dict[str, Any], head: e.CallHead
+    execution: Execution,
+    branch: Branch,
+    call: CallRecord,
+    tool: Tool[..., Any],
+    args: dict[str, Any],
+    head: e.CallHead,
 ) -> None:
     """An idempotent call, again with the same key: backs off, and goes to a person after too many tries."""
     tries = reconcile.RESENDS
@@ -160,7 +170,12 @@ def call_key(drive: Drive, path: str, head: e.CallHead, round_: int) -> str:
 
 
 async def _attempt(
-    execution: Execution, branch: Branch, path: str, tool: Tool[..., Any], args: dict[str, Any], head: e.CallHead
+    execution: Execution,
+    branch: Branch,
+    path: str,
+    tool: Tool[..., Any],
+    args: dict[str, Any],
+    head: e.CallHead,
 ) -> None:
     """Intend, act, settle: once. Afterwards the record says what came of it."""
     drive = execution.drive
@@ -170,7 +185,11 @@ async def _attempt(
     timeout = tool.options.timeout
     seconds = timeout.total_seconds() if timeout is not None else 0.0
     deadline = drive.host.clock.now() + int(seconds * SECOND) if seconds else 0
-    key = before.key if before is not None and before.standing != "retrying" else call_key(drive, path, head, round_)
+    key = (
+        before.key
+        if before is not None and before.standing != "retrying"
+        else call_key(drive, path, head, round_)
+    )
     call = Call(
         key=key,
         run_id=drive.run_id,
@@ -209,7 +228,9 @@ async def _intend(execution: Execution, branch: Branch, call: Call, head: e.Call
             await _guard(execution, branch)
 
 
-async def _act(execution: Execution, branch: Branch, call: Call, tool: Tool[..., Any], head: e.CallHead) -> None:
+async def _act(
+    execution: Execution, branch: Branch, call: Call, tool: Tool[..., Any], head: e.CallHead
+) -> None:
     journal = execution.drive.journal
     acting = head.effect != "read"
     definite: tuple[type[BaseException], ...] = (NotStorable, *tool.options.raises)
@@ -228,7 +249,9 @@ async def _act(execution: Execution, branch: Branch, call: Call, tool: Tool[...,
     except asyncio.CancelledError:
         if acting:
             journal.append_soon(e.CallUnknown(call.path, "cancelled", execution.drive.host.clock.now()))
-            branch.unwinding = branch.unwinding or Interrupted(f"{call.tool} was cancelled; its outcome is not known")
+            branch.unwinding = branch.unwinding or Interrupted(
+                f"{call.tool} was cancelled; its outcome is not known"
+            )
         raise
     except Exception as error:
         if acting:
@@ -357,7 +380,9 @@ async def _transact(
     reached("transact.enter")
     try:
         await drive.lease_outlasts(0.0)
-        await drive.journal.transact(act, seconds=timeout.total_seconds() if timeout else 1.0, fences=drive.fences)
+        await drive.journal.transact(
+            act, seconds=timeout.total_seconds() if timeout else 1.0, fences=drive.fences
+        )
         reached("transact.committed")
     except InboxMoved:
         await drive.read_inbox()
@@ -372,6 +397,7 @@ async def _transact(
 
 def _difference(execution: Execution, call: CallRecord, head: e.CallHead, tool: Tool[..., Any]) -> str:
     """Both sides of a mismatch, for a person."""
+
     def show(name: str, args: dict[str, Any]) -> str:
         inside = ", ".join(f"{key}={value!r:.60}" for key, value in args.items())
         return f"{name}({inside})"

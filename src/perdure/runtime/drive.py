@@ -145,9 +145,16 @@ def _released(record: RunRecord, kind: str, data: dict[str, Any], by: str) -> tu
 def _late(record: RunRecord, data: dict[str, Any]) -> tuple[e.AnyBody, ...]:
     path, attempt, outcome = str(data["path"]), int(data["attempt"]), data["outcome"]
     call = record.calls.get(path)
-    open_still = call is not None and call.key == data["key"] and not call.settled and call.standing != "retrying"
+    open_still = (
+        call is not None and call.key == data["key"] and not call.settled and call.standing != "retrying"
+    )
     late = e.CallLate(path, attempt, outcome, data["value"], used=open_still)
-    if call is not None and not open_still and outcome == "done" and _acted_again(call, attempt, data["value"]):
+    if (
+        call is not None
+        and not open_still
+        and outcome == "done"
+        and _acted_again(call, attempt, data["value"])
+    ):
         detail = f"attempt {attempt} of call {path} ({call.name}) turned out to have happened after it was made again"
         return (late, e.RunHeld("conflict", detail, (f"perdure release RUN --call {path}",), path))
     return (late,)

@@ -128,5 +128,3 @@ async def _hook(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> tuple[o
     finally:
         call_scope.reset(token)
         await providers.call_ended(identity)
-
-

@@ -43,7 +43,9 @@ YIELD_SECONDS = 0.005
 """A run whose calls never suspend lets the event loop breathe this often."""
 
 
-async def drive(host: Host, agent: Agent[Any, Any, Any], claimed: Claimed, since: float, *, check: bool) -> None:
+async def drive(
+    host: Host, agent: Agent[Any, Any, Any], claimed: Claimed, since: float, *, check: bool
+) -> None:
     """Carry on one claimed run until it waits, is held or has ended. `since`: monotonic, from before the claim.
 
     Raises StoreError if the store fails; returns quietly if the lease is lost, since the new owner goes on.
@@ -143,7 +145,9 @@ class Runner:
 
     async def _quarantine(self, damage: Damaged) -> None:
         row = self.claimed.row
-        change = RowChange(status="held", due_at=NEVER, info=codec.encode({"reason": "damaged", "detail": damage.what}))
+        change = RowChange(
+            status="held", due_at=NEVER, info=codec.encode({"reason": "damaged", "detail": damage.what})
+        )
         await self.host.store.append(Batch(row.run_id, row.epoch, row.seq, row=change, release=True))
 
     async def _resume(self, ride: Drive) -> None:
@@ -158,7 +162,9 @@ class Runner:
             )
             reached("run.resumed")
         if self.claimed.row.claims > POISON_CLAIMS:
-            detail = f"claimed {self.claimed.row.claims} times since the last progress; the worker died each time"
+            detail = (
+                f"claimed {self.claimed.row.claims} times since the last progress; the worker died each time"
+            )
             await self._hold(ride, e.RunHeld("poison", detail, _retry(ride)))
 
     async def _settle_unknown(self, ride: Drive) -> e.RunHeld | None:
@@ -299,11 +305,20 @@ class Runner:
         retry = self.agent.retry
         self._failures += 1
         if retry is not None and self._failures < retry.attempts:
-            log.warning("run %s: step %d failed, is tried again: %r", ride.run_id, ride.record.step + 1, error)
+            log.warning(
+                "run %s: step %d failed, is tried again: %r", ride.run_id, ride.record.step + 1, error
+            )
             await self.host.clock.sleep(retry.backoff * 2 ** (self._failures - 1))
             return
         where = traceback.extract_tb(error.__traceback__)
-        place = next((f"{frame.filename}:{frame.lineno}" for frame in reversed(where) if "perdure" not in frame.filename), "")
+        place = next(
+            (
+                f"{frame.filename}:{frame.lineno}"
+                for frame in reversed(where)
+                if "perdure" not in frame.filename
+            ),
+            "",
+        )
         what = error.what if isinstance(error, PerdureError) else str(error)
         code = f"[{error.code}] " if isinstance(error, PerdureError) else ""
         detail = f"{code}{type(error).__name__}: {what}" + (f" ({place})" if place else "")
@@ -333,7 +348,9 @@ def _policy(storage: Any) -> SnapshotPolicy:
     if storage == "snapshot":
         return SnapshotPolicy(1, None)
     assert isinstance(storage, Hybrid)
-    return SnapshotPolicy(storage.every, storage.resume_within.total_seconds() if storage.resume_within else None)
+    return SnapshotPolicy(
+        storage.every, storage.resume_within.total_seconds() if storage.resume_within else None
+    )
 
 
 def _principal(record: RunRecord) -> Principal | None:

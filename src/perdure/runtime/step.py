@@ -142,7 +142,9 @@ class LiveRun(Run[Any, Any, Any]):
             names = ", ".join(sorted(t.name for t in self._drive.agent.tools.values() if t.options.for_model))
             raise UnknownTool(f"there is no tool {wanted.name!r}; the tools are: {names or 'none'}")
         if not isinstance(wanted.arguments, dict):
-            raise BadArguments(f"the arguments of {wanted.name} are not a JSON object: {wanted.arguments!r:.200}")
+            raise BadArguments(
+                f"the arguments of {wanted.name} are not a JSON object: {wanted.arguments!r:.200}"
+            )
         return await self._perform(tool, tool.restore(wanted.arguments))
 
     async def _perform(self, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
@@ -209,7 +211,9 @@ class LiveRun(Run[Any, Any, Any]):
         wait = execution.record.waits.get(path)
         if wait is None:
             if (other := execution.record.calls.get(path)) is not None:
-                execution.diverge(branch, other.intent or other.seq, f"at {path} recorded {other.name}; the code sleeps")
+                execution.diverge(
+                    branch, other.intent or other.seq, f"at {path} recorded {other.name}; the code sleeps"
+                )
             await execution.go_live(branch, path, "a sleep")
             deadline = clock.now() + round(seconds * SECOND)
             await self._drive.journal.append(e.WaitOpened(path, "sleep", deadline))
@@ -231,7 +235,9 @@ class LiveRun(Run[Any, Any, Any]):
 
     def now(self) -> datetime:
         """The moment, recorded: the same after a crash. Aware, UTC."""
-        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self._drawn("run.now", self._clock_now))
+        return datetime.fromtimestamp(0, UTC) + timedelta(
+            microseconds=self._drawn("run.now", self._clock_now)
+        )
 
     def random(self) -> float:
         """A float in [0, 1), recorded."""
@@ -252,7 +258,9 @@ class LiveRun(Run[Any, Any, Any]):
         if recorded is not None:
             execution.replay.asked(path)
             if recorded.name != name:
-                execution.diverge(branch, recorded.seq, f"at {path} recorded {recorded.name}; the code asks for {name}")
+                execution.diverge(
+                    branch, recorded.seq, f"at {path} recorded {recorded.name}; the code asks for {name}"
+                )
             execution.replay.passed(path)
             return codec.decode(recorded.value)
         if execution.checking:
@@ -294,7 +302,8 @@ def _child() -> Context:
 def _declared(fn: Any) -> Tool[..., Any]:
     if not isinstance(fn, Tool):
         raise BadArguments(
-            f"run.call takes a declared tool, model or fact, not {fn!r}", remedy="decorate it with @perdure.tool"
+            f"run.call takes a declared tool, model or fact, not {fn!r}",
+            remedy="decorate it with @perdure.tool",
         )
     return fn
 

@@ -1,106 +1,55 @@
 """The live, typed state of a run against its committed plain form.
 
-A step changes `LiveState.live` as it likes; `patch` tells what changed, `commit` makes live what was
-recorded, `reset` throws a step's changes away. Law 18: after each commit the live state is what the folded
-state restores to, types included, and no two places share a mutable object. Knows nothing of events, stores
-or calls.
+A step changes `LiveState.live` as it likes; `patch` tells what changed, `commit` makes live what was recorded,
+`reset` throws a step's changes away. Law 18: after each commit the live state is what the folded state restores
+to, types included, and no two places share a mutable object. A patch depends on nothing but the two plain forms:
+how a list is watched changes what a step costs, never what is recorded. Knows nothing of events, stores or calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from perdure.codec import Rolling, Shape, digest, encode, plain
+from perdure.codec import Rolling, Shape, digest, encode
+from perdure.codec import plain as plain_of
+from perdure.codec.plain import ATOMS
 from perdure.codec.record import record_items
-from perdure.errors import NotStorable
-from perdure.state.events import Delete, Key, OddKey, Op, Ref, Set, Splice, StateList, Value
-from perdure.state.patch import Change, Cut, Drop, Other, Place, Put, compare
+from perdure.errors import NotStorable, ShapeMismatch
+from perdure.runtime.places import WHOLE, Places, places_in
+from perdure.runtime.scribe import Scribe
+from perdure.runtime.watch import Scan, Watch, lowered
+from perdure.state.events import Op, StateList
+from perdure.state.patch import compare, whole
 
 S = TypeVar("S")
+
+Path: TypeAlias = tuple[str, ...]
+"""Where a list is in a state: names of fields and text keys."""
 
 ROOT: Final = "$.state"
 """What paths in error messages start with."""
 
-REF_FROM: Final = 16
-"""Values of fewer bytes are written again rather than referred to."""
+WATCH_FROM: Final = 4
+"""Shorter lists are cheaper to lower and restore than to watch."""
 
-INNER_FROM: Final = 96
-"""Parts of a new value that are looked for on their own have at least this many bytes: each costs a path."""
-
-
-class LiveState(Generic[S]):
-    """The state that a step works on."""
-
-    def __init__(self, shape: Shape[S], plain: Any) -> None:
-        self._shape = shape
-        self._plain = plain
-        self._live: S = shape.restore(plain, where=ROOT)
-
-    @property
-    def live(self) -> S:
-        """The state as the step sees and changes it; a step may assign another one."""
-        return self._live
-
-    @live.setter
-    def live(self, value: S) -> None:
-        self._live = value
-
-    def patch(self, values: Mapping[int, bytes]) -> tuple[Op, ...]:
-        """What turns the committed state into the live one.
-
-        `values` are the open step's recorded values by event; equal bytes are referred to. Raises NotStorable
-        with a path such as `$.state.messages[3].content`.
-        """
-        changes = compare(self._plain, plain(self._live, where=ROOT), ())
-        return Scribe(values).ops(changes)
-
-    def commit(self, plain: Any, ops: tuple[Op, ...]) -> None:
-        """The patch was folded into `plain`, the new committed state; live becomes what it restores to."""
-        self._plain = plain
-        self._live = self._shape.restore(plain, where=ROOT)
-
-    def reset(self) -> None:
-        """Forget what the step did: live is the committed state again."""
-        self._live = self._shape.restore(self._plain, where=ROOT)
-
-    def argument(self, value: object, values: Mapping[int, bytes]) -> tuple[StateList, bytes] | None:
-        """If `value` is a list of the live state: the reference to write, and its digest. Else `None`."""
-        if type(value) is not list:
-            return None
-        for path, found in _lists(self._live, ()):
-            if found is value:
-                return self._reference(path, value, values)
-        return None
-
-    def _reference(
-        self, path: tuple[Key, ...], value: list[Any], values: Mapping[int, bytes]
-    ) -> tuple[StateList, bytes] | None:
-        committed: Any = self._plain
-        for key in path:
-            if type(committed) is not dict or key not in committed:
-                return None
-            committed = committed[key]
-        if type(committed) is not list:
-            return None
-        items = encode_items(value, where=ROOT)
-        count = 0
-        for item, old in zip(items, committed, strict=False):
-            if item != encode(old):
-                break
-            count += 1
-        scribe = Scribe(values)
-        return StateList(path, count, tuple(map(scribe.written, items[count:]))), list_digest(items)
+DEEPEST: Final = 32
+"""Lists deeper than this are not looked for; a dict may contain itself."""
 
 
-def encode_items(items: list[Any], *, where: str = "$") -> list[bytes]:
+# ------------------------------------------------------------------------------------------------ digests
+
+
+def encode_items(items: Iterable[Any], *, where: str = "$", start: int = 0) -> list[bytes]:
     """The value bytes of each element of a list. Raises NotStorable."""
     out = []
-    for at, item in enumerate(list(items)):
+    for at, item in enumerate(items, start):
         try:
             out.append(encode(item))
         except NotStorable:
-            out.append(encode(item, where=f"{where}[{at}]"))
+            encode(item, where=f"{where}[{at}]")
+            raise
     return out
 
 
@@ -118,87 +67,241 @@ def argument_digest(value: object, *, where: str = "$") -> bytes:
     return digest(encode(value, where=where))
 
 
-def _lists(value: Any, path: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], list[Any]]]:
-    """The lists of a state that are reached through records and dicts alone, with their paths."""
-    if type(value) is list:
-        yield path, value
-        return
-    items = value.items() if type(value) is dict else record_items(value)
-    for key, item in items or ():
-        if type(key) is str:
-            yield from _lists(item, (*path, key))
+# ------------------------------------------------------------------------------------------------ the state
 
 
-class Scribe:
-    """Writes changes down as the operations of a patch, referring to what the step has recorded already."""
+@dataclass(slots=True)
+class _Next:
+    """What a patch has prepared for its commit."""
 
-    def __init__(self, values: Mapping[int, bytes]) -> None:
-        self._recorded = [(seq, values[seq]) for seq in sorted(values) if len(values[seq]) >= REF_FROM]
+    ops: tuple[Op, ...]
+    live: Any
+    lists: list[tuple[Path, Watch, Scan, list[Any]]]
+    found: list[Path]
 
-    def ops(self, changes: Iterable[Change]) -> tuple[Op, ...]:
-        """The changes as operations, in their order."""
-        out: list[Op] = []
-        for change in changes:
-            out += self._op(change)
-        return tuple(out)
 
-    def written(self, data: bytes) -> Value:
-        """Value bytes, or where the step has recorded them."""
-        if len(data) >= REF_FROM:
-            for seq, recorded in self._recorded:
-                at = recorded.find(data)
-                if at >= 0:
-                    return Ref(seq, at, len(data))
-        return data
+class LiveState(Generic[S]):
+    """The state that a step works on. `shape`: its declared type; `plain`: its committed form, never changed
+    here. Raises ShapeMismatch if the one does not fit the other.
+    """
 
-    def _op(self, change: Change) -> Iterator[Op]:
-        path = tuple(_key(key) for key in change.path)
-        if isinstance(change, Drop):
-            yield Delete(path)
-            return
-        later: list[Op] = []
-        if isinstance(change, Put):
-            yield Set(path, self._value(change.value, change.path, later))
-        elif isinstance(change, Cut):
-            values = [
-                self._value(value, (*change.path, at), later)
-                for at, value in enumerate(change.values, change.start)
-            ]
-            yield Splice(path, change.start, change.length, tuple(values))
-        yield from later
+    def __init__(self, shape: Shape[S], plain: Any) -> None:
+        self._shape = shape
+        self._places = places_in(shape.type)
+        self._load(plain)
 
-    def _value(self, value: Any, path: Place, later: list[Op]) -> Value:
-        """A new value; its recorded parts are left out and set `later`."""
-        written = self.written(encode(value))
-        if isinstance(written, Ref) or not self._recorded or len(written) < INNER_FROM:
-            return written
-        before = len(later)
-        hollow = self._hollow(value, path, later)
-        return written if len(later) == before else encode(hollow)
+    def _load(self, plain: Any) -> None:
+        """Begin anew from a committed state."""
+        self._plain = plain
+        self._live: S = self._shape.restore(plain, where=ROOT)
+        self._next: _Next | None = None
+        self._watches: dict[Path, Watch] = {}
+        self._lists: dict[Path, list[Any]] = {}
+        self._watch(path for path, found in lists_in(self._live, self._places) if len(found) >= WATCH_FROM)
 
-    def _hollow(self, value: Any, path: Place, later: list[Op]) -> Any:
-        """The value with `None` for each part that the step has recorded."""
-        if type(value) is dict:
-            return {
-                key: self._part(item, (*path, key if type(key) is str else Other(key)), later)
-                for key, item in value.items()
-            }
-        if type(value) is list or type(value) is tuple:
-            return type(value)([self._part(item, (*path, at), later) for at, item in enumerate(value)])
-        return value
+    def _watch(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            found, stored = _at(self._live, path), _at(self._plain, path)
+            if type(found) is list and type(stored) is list and len(found) == len(stored):
+                self._watches[path] = Watch(found.copy(), stored, len(path))
+                self._lists[path] = found
 
-    def _part(self, value: Any, path: Place, later: list[Op]) -> Any:
-        if type(value) not in (str, bytes, dict, list, tuple):
-            return value
-        data = encode(value)
-        if len(data) < INNER_FROM:
-            return value
-        written = self.written(data)
-        if isinstance(written, Ref):
-            later.append(Set(tuple(map(_key, path)), written))
+    @property
+    def live(self) -> S:
+        """The state as the step sees and changes it; a step may assign another one."""
+        return self._live
+
+    @live.setter
+    def live(self, value: S) -> None:
+        self._live = value
+
+    def patch(self, values: Mapping[int, bytes]) -> tuple[Op, ...]:
+        """What turns the committed state into the live one.
+
+        `values` are the open step's recorded values by event; equal bytes are referred to. Raises NotStorable
+        with a path such as `$.state.messages[3].content`, and ShapeMismatch for a value that the state's type
+        would not take back.
+        """
+        look = _Look(self._watches)
+        try:
+            now = look.lower(self._live, self._places, ())
+        except NotStorable:
+            plain_of(self._live, where=ROOT)  # raises the same with the whole path
+            raise
+        ops = Scribe(values).ops(compare(self._plain, now, ()))
+        following = self._prepared(ops, now, look)
+        if following is None:
+            self._places = WHOLE
+            self._watches = {}
+            return self.patch(values)
+        self._next = following
+        return ops
+
+    def _prepared(self, ops: tuple[Op, ...], now: Any, look: _Look) -> _Next | None:
+        """Restore what changed; `None` if the state's type cannot be restored list by list after all."""
+        scans = look.scans
+        hollow = _replaced(now, {path: scan.renewed for path, scan in scans.items()})
+        try:
+            live = self._shape.restore(hollow, where=ROOT)
+        except ShapeMismatch:
+            self._shape.restore(whole(now), where=ROOT)  # raises the same with the true indices
             return None
-        return self._hollow(value, path, later)
+        lists = []
+        for path, scan in scans.items():
+            fresh = _at(live, path)
+            if type(fresh) is not list or len(fresh) != len(scan.anew):
+                return None
+            lists.append((path, self._watches[path], scan, fresh))
+        return _Next(ops, live, lists, look.found)
+
+    def commit(self, plain: Any, ops: tuple[Op, ...]) -> None:
+        """The patch was folded into `plain`, the new committed state; live becomes what that restores to."""
+        following, self._next = self._next, None
+        if (
+            following is None
+            or (following.ops is not ops and following.ops != ops)
+            or not _fits(following, plain)
+        ):
+            self._load(plain)
+            return
+        self._settle(following, plain)
+
+    def _settle(self, following: _Next, plain: Any) -> None:
+        self._plain = plain
+        self._live = following.live
+        self._watches = {}
+        self._lists = {}
+        for path, watch, scan, fresh in following.lists:
+            watch.settle(scan, fresh, _at(plain, path))
+            self._watches[path] = watch
+            self._lists[path] = fresh
+        self._watch(following.found)
+
+    def reset(self) -> None:
+        """Forget what the step did: live is the committed state again."""
+        self._next = None
+        look = _Look(self._watches)
+        look.scans = {path: watch.untouched() for path, watch in self._watches.items()}
+        following = self._prepared((), self._plain, look)
+        if following is None:
+            self._load(self._plain)
+        else:
+            self._settle(following, self._plain)
+
+    def argument(self, value: object, values: Mapping[int, bytes]) -> tuple[StateList, bytes] | None:
+        """If `value` is a list of the live state: the reference to write, and its digest. Else `None`.
+
+        The reference names the committed elements that the list begins with, and has the rest in bytes; the
+        digest is `argument_digest(value)`, made of what is new alone. Raises NotStorable.
+        """
+        if type(value) is not list:
+            return None
+        path = self._path_of(value)
+        if path is None:
+            return None
+        items = list.copy(value)
+        watch = self._watches.get(path)
+        if watch is None:
+            stored = _at(self._plain, path)
+            if type(stored) is not list:
+                return None
+            watch = Watch([], stored, len(path))
+        count = watch.beginning(items)
+        rolling = watch.rolling(count)
+        tail = encode_items(items[count:], where=_text(path), start=count)
+        if not tail:
+            return StateList(path, count), rolling.digest()
+        rolling.extend(tail)
+        return StateList(path, count, tuple(map(Scribe(values).written, tail))), rolling.digest()
+
+    def _path_of(self, value: list[Any]) -> Path | None:
+        for path, known in self._lists.items():
+            if known is value:
+                return path
+        for path, found in lists_in(self._live, self._places):
+            if found is value:
+                return path
+        return None
 
 
-def _key(key: str | int | Other) -> Key:
-    return OddKey(encode(key.key)) if isinstance(key, Other) else key
+def _fits(following: _Next, plain: Any) -> bool:
+    for path, _, scan, _ in following.lists:
+        stored = _at(plain, path)
+        if type(stored) is not list or len(stored) != len(scan.items):
+            return False
+    return True
+
+
+class _Look:
+    """One look at a live state: its plain form, in which watched lists share what is unchanged."""
+
+    def __init__(self, watches: Mapping[Path, Watch]) -> None:
+        self._watches = watches
+        self.scans: dict[Path, Scan] = {}
+        self.found: list[Path] = []
+
+    def lower(self, value: Any, places: Places, path: Path) -> Any:
+        """The plain form of what is at `path`. Raises NotStorable."""
+        kind = type(value)
+        if kind in ATOMS:
+            return value
+        if kind is list and places.lists:
+            watch = self._watches.get(path)
+            if watch is not None:
+                scan = self.scans[path] = watch.scan(value)
+                return scan.plain
+            if len(value) >= WATCH_FROM:
+                self.found.append(path)
+        elif kind is places.kind and len(path) < DEEPEST:
+            parts = _parts(value)
+            if parts is not None:
+                return {name: self.lower(item, places.part(name), (*path, name)) for name, item in parts}
+        return lowered(value, len(path))
+
+
+def _parts(value: Any) -> Iterable[tuple[str, Any]] | None:
+    """The parts of a dict with text keys, or of a record."""
+    if type(value) is not dict:
+        return record_items(value)
+    value = dict.copy(value)
+    return value.items() if all(type(key) is str for key in value) else None
+
+
+def lists_in(value: Any, places: Places, path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
+    """The lists of a state that are reached through records and dicts alone, with their paths."""
+    kind = type(value)
+    if kind is list and places.lists:
+        yield path, value
+    elif kind not in ATOMS and kind is places.kind and len(path) < DEEPEST:
+        for name, item in _parts(value) or ():
+            yield from lists_in(item, places.part(name), (*path, name))
+
+
+def _at(tree: Any, path: Path) -> Any:
+    """What is at a path of a plain or live tree; `None` if nothing is."""
+    for name in path:
+        tree = tree.get(name) if type(tree) is dict else getattr(tree, name, None)
+    return tree
+
+
+def _replaced(tree: Any, parts: Mapping[Path, Any]) -> Any:
+    """A plain tree with other values at some paths; dicts on the way are copied."""
+    own: dict[Path, dict[str, Any]] = {}
+
+    def owned(path: Path) -> dict[str, Any]:
+        have = own.get(path)
+        if have is None:
+            have = own[path] = dict(_at(tree, path))
+            if path:
+                owned(path[:-1])[path[-1]] = have
+        return have
+
+    for path, part in parts.items():
+        if not path:
+            return part
+        owned(path[:-1])[path[-1]] = part
+    return own.get((), tree)
+
+
+def _text(path: Path) -> str:
+    return ROOT + "".join(f".{name}" if name.isidentifier() else f"[{name!r}]" for name in path)

@@ -18,6 +18,7 @@ Effect: TypeAlias = Literal["read", "idempotent", "transactional", "irreversible
 Outcome: TypeAlias = Literal["done", "failed", "not_done"]
 """What a receipt says."""
 
+
 class OddKey(Struct, frozen=True, array_like=True, tag=2):
     """A dict key that is no plain string, as value bytes."""
 

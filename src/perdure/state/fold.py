@@ -26,7 +26,9 @@ def fold(record: RunRecord, event: e.Event, read: Read) -> RunRecord:
         raise Damaged(f"event {event.seq} follows event {record.seq}", seq=event.seq)
     if record.ended is not None:
         raise Damaged(f"event {event.seq} follows the end of the run", seq=event.seq)
-    return replace(_FOLDS[type(event.body)](record, event, event.body, read), seq=event.seq, updated_at=event.at)
+    return replace(
+        _FOLDS[type(event.body)](record, event, event.body, read), seq=event.seq, updated_at=event.at
+    )
 
 
 def fold_all(record: RunRecord, events: Iterable[e.Event], read: Read) -> RunRecord:
@@ -91,7 +93,9 @@ def _settled(record: RunRecord, event: e.Event, body: e.CallSettled, read: Read)
         if body.head is None:
             raise Damaged(f"a receipt for call {body.path}, which was never made", seq=event.seq)
         head = body.head
-        before = CallRecord(body.path, head.name, head.effect, head.args, head.digest, body.key, "open", body.attempt)
+        before = CallRecord(
+            body.path, head.name, head.effect, head.args, head.digest, body.key, "open", body.attempt
+        )
         spent = replace(spent, calls=spent.calls + 1)
     elif before.settled:
         raise Damaged(f"call {body.path} is settled twice", seq=event.seq)
@@ -126,13 +130,17 @@ def _open_call(record: RunRecord, event: e.Event, path: str) -> CallRecord:
 
 
 def _unknown(record: RunRecord, event: e.Event, body: e.CallUnknown, read: Read) -> RunRecord:
-    call = replace(_open_call(record, event, body.path), standing="unknown", cause=body.cause, over_at=body.over_at)
+    call = replace(
+        _open_call(record, event, body.path), standing="unknown", cause=body.cause, over_at=body.over_at
+    )
     return replace(record, calls={**record.calls, body.path: call})
 
 
 def _reconciled(record: RunRecord, event: e.Event, body: e.CallReconciled, read: Read) -> RunRecord:
     call = _open_call(record, event, body.path)
-    call = replace(call, standing=body.verdict, seq=event.seq if body.verdict != "not_done" else 0, value=body.value)
+    call = replace(
+        call, standing=body.verdict, seq=event.seq if body.verdict != "not_done" else 0, value=body.value
+    )
     return replace(record, calls={**record.calls, body.path: call})
 
 

@@ -63,14 +63,27 @@ Change: TypeAlias = Put | Drop | Cut
 """One change, in terms of plain values. Each holds for what the changes before it made."""
 
 
-class Grown(list[Any]):
-    """A new list that is known to begin with all of `base`, an old list: spares comparing what they share."""
+class Grown:
+    """In place of a new list: all of `base`, an old list, and `tail`. Spares comparing and copying what is old.
 
-    __slots__ = ("base",)
+    It may stand wherever dicts alone are around it.
+    """
+
+    __slots__ = ("base", "tail")
 
     def __init__(self, base: list[Any], tail: list[Any]) -> None:
-        super().__init__(base + tail)
         self.base = base
+        self.tail = tail
+
+
+def whole(value: Any) -> Any:
+    """A plain value with real lists in place of those that have `Grown`."""
+    if type(value) is Grown:
+        return value.base + value.tail
+    if type(value) is not dict:
+        return value
+    inside = {key: whole(item) for key, item in value.items()}
+    return value if all(map(is_, inside.values(), value.values())) else inside
 
 
 class Stretch(NamedTuple):
@@ -132,7 +145,7 @@ def diff(old: Any, new: Any) -> list[Change]:
 def compare(old: Any, new: Any, path: Place) -> list[Change]:
     """`diff` of the values at `path` of a larger tree."""
     changes = _changes(old, new, path)
-    return [Put("set", path, new)] if changes is None else changes
+    return [Put("set", path, whole(new))] if changes is None else changes
 
 
 def _changes(old: Any, new: Any, path: Place) -> list[Change] | None:
@@ -141,8 +154,8 @@ def _changes(old: Any, new: Any, path: Place) -> list[Change] | None:
         return []
     if type(new) is Grown:
         if new.base is old:
-            return [Cut("splice", path, len(old), 0, new[len(old) :])]
-        new = list(new)
+            return [Cut("splice", path, len(old), 0, new.tail)]
+        new = new.base + new.tail
     kind = type(old)
     if kind is type(new):
         if kind is dict:
@@ -157,7 +170,12 @@ def _changes(old: Any, new: Any, path: Place) -> list[Change] | None:
 def _dict_changes(old: dict[Any, Any], new: dict[Any, Any], path: Place) -> list[Change] | None:
     if not old or any(map(_elusive, old)):
         return [] if same(old, new) else None
-    kept = _kept(old, new)
+    names = list(new)
+    kept: Mapping[Any, Any] | None
+    if list(old) == names and all(type(key) is str for key in names):
+        kept = old
+    else:
+        kept = _kept(old, new)
     if kept is None or 2 * sum(1 for key in new if key in old and key not in kept) > len(new):
         return None  # mostly another order
     changes: list[Change] = [Drop("delete", _below(path, key)) for key in old if key not in kept]
@@ -166,7 +184,7 @@ def _dict_changes(old: dict[Any, Any], new: dict[Any, Any], path: Place) -> list
         at = _below(path, key)
         inside = _changes(old[key], value, at) if key in kept else None
         if inside is None:
-            changes.append(Put("set", at, value))
+            changes.append(Put("set", at, whole(value)))
         else:
             anew = False
             changes += inside

@@ -12,7 +12,9 @@ from msgspec import Struct
 
 from perdure.state.events import Argument, Effect
 
-Status: TypeAlias = Literal["ready", "running", "waiting", "held", "succeeded", "failed", "cancelled", "retired"]
+Status: TypeAlias = Literal[
+    "ready", "running", "waiting", "held", "succeeded", "failed", "cancelled", "retired"
+]
 """A run's status. The last four are terminal."""
 
 TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "retired"})

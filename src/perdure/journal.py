@@ -45,7 +45,7 @@ Durability: TypeAlias = Literal["effects", "step", "strict"]
 """What waits for the disk beside the acts themselves (DESIGN: output commit)."""
 
 BLOB_BYTES = 256 * 1024
-"""A value larger than this is kept out of line, once per run."""
+"""Where an event's frame is larger than this, its values that are larger are kept out of line, once per run."""
 
 PENDING_EVENTS, PENDING_BYTES = 64, 1 << 18
 """Events are handed to the store when so many, or so many bytes of them, have gathered …"""
@@ -205,11 +205,11 @@ class Journal:
     def _encode(self, body: e.AnyBody) -> Stored:
         event = e.Event(self.record.seq + 1, self.clock.now(), self.epoch, body)
         record = fold(self.record, event, codec.decode)
-        slim, blobs = outline(body)
-        if blobs:
-            self._pending_blobs.extend(blobs)
-            event = e.Event(event.seq, event.at, event.epoch, slim)
         data = codec.pack(event)
+        if len(data) > BLOB_BYTES:
+            slim, blobs = outline(body)
+            self._pending_blobs.extend(blobs)
+            data = codec.pack(e.Event(event.seq, event.at, event.epoch, slim))
         self.record = record
         self._digest = codec.chain(self._digest, data)
         self._pending_bytes += len(data)
@@ -440,40 +440,7 @@ def outline(body: e.AnyBody) -> tuple[e.AnyBody, list[Blob]]:
             return _BLOB_HEADER + digest
         return value
 
-    return (_change_values(body, away) if _may_be_large(body) else body), blobs
-
-
-def _may_be_large(body: e.AnyBody) -> bool:
-    match body:
-        case e.CallSettled() | e.CallReconciled() | e.CallLate() | e.RunFinished():
-            if len(body.value) > BLOB_BYTES:
-                return True
-        case e.RunStarted():
-            return len(body.goal) + len(body.state) > BLOB_BYTES
-        case e.StepCommitted():
-            return any(_op_bytes(op) > BLOB_BYTES for op in body.patch)
-    head = getattr(body, "head", None)
-    return head is not None and any(_argument_bytes(value) > BLOB_BYTES for _, value in head.args)
-
-
-def _op_bytes(op: e.Op) -> int:
-    match op:
-        case e.Set(value=bytes() as value):
-            return len(value)
-        case e.Splice(values=values):
-            return sum(len(value) for value in values if isinstance(value, bytes))
-        case _:
-            return 0
-
-
-def _argument_bytes(value: e.Argument) -> int:
-    match value:
-        case bytes():
-            return len(value)
-        case e.StateList(extra=extra):
-            return sum(len(item) for item in extra if isinstance(item, bytes))
-        case _:
-            return 0
+    return _change_values(body, away), blobs
 
 
 def _change_values(body: e.AnyBody, change: Callable[[bytes], bytes]) -> e.AnyBody:
@@ -584,7 +551,8 @@ async def _open(store: Store, run_id: str, item: Stored, before: int, digest: by
         raise Damaged(
             f"run {run_id}: event {item.seq} carries number {event.seq}", run_id=run_id, seq=item.seq
         )
-    body = await _inline(event.body, store, run_id)
+    outlined = item.data[1] or _BLOB_HEADER in item.data  # a compressed frame hides what it holds
+    body = await _inline(event.body, store, run_id) if outlined else event.body
     return (event if body is event.body else e.Event(event.seq, event.at, event.epoch, body)), chained
 
 

@@ -210,6 +210,10 @@ async def _attempt(
         await _intend(execution, branch, call, head, deadline)
         reached("intent.durable")
         await drive.lease_outlasts(seconds)
+    if tool.options.limit is None and tool.options.rate is None:
+        reached("call.act")
+        await _act(execution, branch, call, tool, head)
+        return
     async with drive.host.limits.admit(tool):
         reached("call.act")
         await _act(execution, branch, call, tool, head)
@@ -314,22 +318,22 @@ class LateResult(TimeoutError):
 
 async def _body(drive: Drive, call: Call, tool: Tool[..., Any]) -> Any:
     """Run the user's function as the call `call`, within its timeout."""
-    injected = await tool.inject(call, drive.host.providers)
+    injected = await tool.inject(call, drive.host.providers) if tool.parameters.injected else {}
     thunk = tool.thunk(call.args, injected)
     timeout = tool.options.timeout
     token = call_scope.set(call)
     chunks = publisher.set(drive.publish)
     try:
+        if tool.is_async and timeout is None:  # awaited in this very task: most calls, and a task costs tens of us
+            return await thunk()
         if tool.is_async:
             work: asyncio.Future[Any] = asyncio.ensure_future(thunk())
         else:
             work = asyncio.get_running_loop().run_in_executor(drive.host.threads, copy_context().run, thunk)
+        return await _within(work, timeout.total_seconds() if timeout is not None else None, tool)
     finally:
         call_scope.reset(token)
         publisher.reset(chunks)
-    try:
-        return await _within(work, timeout.total_seconds() if timeout is not None else None, tool)
-    finally:
         if tool.opens_per_call:
             await drive.host.providers.call_ended(call)
 

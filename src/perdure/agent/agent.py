@@ -426,13 +426,21 @@ def _first_message(goal: Any) -> Any:
 def _required(state: Any) -> list[str]:
     """What a type cannot be made without."""
     if isinstance(getattr(state, "__required_keys__", None), frozenset):
-        return sorted(state.__required_keys__)
+        # Python itself does not look into annotations that are text.
+        return [name for name, said in state.__annotations__.items() if _is_required(state, name, said)]
     try:
         parameters = inspect.signature(state).parameters.values()
     except (TypeError, ValueError):
         return []  # a builtin: dict, list
     stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [p.name for p in parameters if p.default is p.empty and p.kind not in stars]
+
+
+def _is_required(state: Any, name: str, annotation: Any) -> bool:
+    text = str(getattr(annotation, "__forward_arg__", annotation))
+    if "NotRequired[" in text:
+        return False
+    return "Required[" in text or name in state.__required_keys__
 
 
 def _check_takes(agent: Agent[Any, Any, Any], fn: Any, count: int, what: str, wanted: str) -> None:

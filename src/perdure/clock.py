@@ -1,6 +1,7 @@
 """Now, ids and chance: the only door to them.
 
-Everything that reads the wall clock, measures time, draws a random number or makes an id takes a `Clock`, so that a
+Everything that reads the wall clock, measures time, draws a random number or makes an id takes a `Clock`, so
+that a
 test can move time and repeat chance. Wall times are integers: microseconds since 1970-01-01 UTC.
 """
 

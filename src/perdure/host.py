@@ -1,4 +1,4 @@
-"""One process's place where agents run: the store, the leases, the injected things, and the doors to its runs.
+"""One process's place where agents run: the store, the leases, and the doors to its runs.
 
 `Runtime` is what a server holds for its lifetime; `Agent.run` opens one for a single run.
 """
@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from perdure import codec
-from perdure.agent import agent as declaration
 from perdure.agent import (
     Agent,
     Budget,
@@ -29,8 +28,9 @@ from perdure.agent import (
     Retired,
     Waiting,
 )
+from perdure.agent import agent as declaration
 from perdure.clock import SECOND, SYSTEM, Clock
-from perdure.errors import BadArguments, BadRunId, NotServed, NothingToResolve, OtherGoal, RunEnded
+from perdure.errors import BadArguments, BadRunId, NothingToResolve, NotServed, OtherGoal, RunEnded
 from perdure.journal import Past, load, outline
 from perdure.recovery.verdicts import may_restart
 from perdure.runtime.boundary import reached
@@ -93,7 +93,7 @@ class Runtime:
         self._worker = Worker(self.host, list(agents), concurrency=workers, check=check) if workers else None
         self._working: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Runtime:
+    async def __aenter__(self) -> Self:
         await self.store.open()
         await self.store.enlist(self.host.worker)
         await self.host.providers.__aenter__()
@@ -262,11 +262,14 @@ class Runtime:
         await self._send(run_id, "release", {"by": by, "note": note})
 
     async def retry(self, run_id: str, *, by: str, restart: bool = False, note: str = "") -> None:
-        """Execute a held run's open step again; with `restart`, without its records (only if nothing in it acts)."""
+        """Execute a held run's open step again; with `restart`.
+
+        Without its records (only if nothing in it acts).
+        """
         past = await self._held(run_id)
         if restart and not may_restart(past.record):
             raise NothingToResolve(
-                f"step {past.record.step + 1} of run {run_id} cannot begin anew: something that acts was recorded in it",
+                f"step {past.record.step + 1} of run {run_id} cannot begin anew: a call in it acts",
                 remedy=f"perdure retry {run_id} without --restart, or perdure cancel {run_id}",
                 run_id=run_id,
             )

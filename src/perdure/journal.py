@@ -1,7 +1,9 @@
 """Where facts and bytes meet: append, flush, barrier, load.
 
-Everyone above speaks of events and runs; everyone below of bytes. This file alone knows how an event becomes a frame,
-how frames are chained, when a snapshot is taken, and which values live in blobs. It keeps law 1 (`barrier` returns
+Everyone above speaks of events and runs; everyone below of bytes. This file alone knows how an event becomes
+a frame,
+how frames are chained, when a snapshot is taken, and which values live in blobs. It keeps law 1 (`barrier`
+returns
 only when everything appended before it is durable), law 5 (a snapshot is used only if it is whole) and law 21
 (nothing is served whose chain does not verify).
 """
@@ -45,7 +47,10 @@ Durability: TypeAlias = Literal["effects", "step", "strict"]
 """What waits for the disk beside the acts themselves (DESIGN: output commit)."""
 
 BLOB_BYTES = 256 * 1024
-"""Where an event's frame is larger than this, its values that are larger are kept out of line, once per run."""
+"""Where an event's frame is larger than this, its values that are larger are kept out of line.
+
+Once per run.
+"""
 
 PENDING_EVENTS, PENDING_BYTES = 64, 1 << 18
 """Events are handed to the store when so many, or so many bytes of them, have gathered …"""
@@ -93,9 +98,10 @@ class Verification:
 
 
 class SnapshotPolicy:
-    """When a snapshot is due. `every` events; or such that reading and folding the tail stays under `seconds`.
+    """When a snapshot is due: `every` events, or such that reading and folding the tail takes `seconds`.
 
-    The bound by time also waits until the tail has grown as large as the last snapshot, so that snapshots cost no
+    The bound by time also waits until the tail has grown as large as the last snapshot, so that snapshots
+    cost no
     more than the log itself: bytes stay linear in the length of the run.
     """
 
@@ -115,7 +121,10 @@ class SnapshotPolicy:
 
 FOLD_SECONDS_PER_EVENT = 4e-6
 READ_SECONDS_PER_BYTE = 2e-9
-"""Measured by bench/load.py on this code; replaced by the process's own loads as they happen (`observe_load`)."""
+"""Measured by bench/load.py on this code.
+
+Replaced by the process's own loads as they happen (`observe_load`).
+"""
 
 
 def observe_load(events: int, size: int, seconds: float) -> None:
@@ -129,7 +138,8 @@ def observe_load(events: int, size: int, seconds: float) -> None:
 class Journal:
     """One run's events while this process holds its lease.
 
-    `append` gives events their numbers and folds them at once; they reach the store in the background. Appends of one
+    `append` gives events their numbers and folds them at once; they reach the store in the background.
+    Appends of one
     run are serialised with fenced appends and transactional calls, which must see the last event durable.
     """
 
@@ -166,7 +176,10 @@ class Journal:
     # -- append
 
     async def append(self, *bodies: e.AnyBody, taken: Sequence[int] = ()) -> int:
-        """Number and fold these facts, in order; returns the last one's seq. Durable later, or at once if strict."""
+        """Number and fold these facts, in order; returns the last one's seq.
+
+        Durable later, or at once if strict.
+        """
         if self._lock.locked() or self._unacked >= UNACKED_EVENTS:
             async with self._lock:
                 if self._unacked >= UNACKED_EVENTS:
@@ -219,7 +232,10 @@ class Journal:
     # -- flush and barrier
 
     def flush(self) -> asyncio.Future[Appended] | None:
-        """Hand what has gathered to the store; returns the newest future, or None if nothing was ever sent."""
+        """Hand what has gathered to the store; returns the newest future.
+
+        Or None if nothing was ever sent.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -310,7 +326,7 @@ class Journal:
                 not_after=min(until) if until else None,
             )
             error = await self._try(batch)
-        except BaseException as failure:  # cancellation included: every waiting branch must be told
+        except BaseException as failure:  # noqa: BLE001  (cancellation too: every branch must be told)
             error = failure
         if error is not None and saved is not None and _is_fence(error):
             self.record, self._digest, self._tail_bytes = saved
@@ -338,7 +354,7 @@ class Journal:
     async def transact(
         self, act: Callable[[Tx], Sequence[e.AnyBody]], *, seconds: float, fences: Fences
     ) -> tuple[e.AnyBody, ...]:
-        """Run `act` inside the store's transaction, together with every pending event and the facts it returns.
+        """Run `act` inside the store's transaction, with every pending event and the facts that it returns.
 
         If it raises, nothing of it is kept and the error comes here; earlier events are durable either way.
         """
@@ -424,7 +440,8 @@ def _is_fence(error: BaseException) -> bool:
     return from_fence in ("S111", "S116")
 
 
-# ---------------------------------------------------------------------------------------------- values out of line
+# ---------------------------------------------------------------------------------------------- values out
+# of line
 
 _BLOB_HEADER = b"\xc7\x10\x40"  # msgpack ext 8, 16 bytes, code 64: the address of a blob by its digest
 
@@ -500,7 +517,10 @@ def unpack_snapshot(snapshot: Snapshot) -> RunRecord:
 
 
 async def load(store: Store, run_id: str) -> Past:
-    """A run, verified and folded. A damaged snapshot is passed over with a warning; a damaged event raises Damaged."""
+    """A run, verified and folded.
+
+    A damaged snapshot is passed over with a warning; a damaged event raises Damaged.
+    """
     return await restore(store, await store.load(run_id))
 
 
@@ -557,7 +577,10 @@ async def _open(store: Store, run_id: str, item: Stored, before: int, digest: by
 
 
 async def history(store: Store, run_id: str, after: int = 0) -> list[e.Event]:
-    """Every event of a run with seq > after, decoded; the chain is verified from its start. Raises Damaged."""
+    """Every event of a run with seq > after, decoded; the chain is verified from its start.
+
+    Raises Damaged.
+    """
     events: list[e.Event] = []
     digest, before = GENESIS, 0
     for item in await read_all(store, run_id):

@@ -1,7 +1,9 @@
 """Find work, hold the lease, drive, let go.
 
-A worker claims open runs of the agents that it serves and drives each in a task. Waiting runs cost it nothing: it asks
-the store when the next one is due and sleeps until then or until something changes. Recovery is this ordinary claim,
+A worker claims open runs of the agents that it serves and drives each in a task. Waiting runs cost it
+nothing: it asks
+the store when the next one is due and sleeps until then or until something changes. Recovery is this
+ordinary claim,
 a standing scan, never a pass of its own (law 20).
 """
 

@@ -1,6 +1,7 @@
 """What to do with a call whose outcome is not known, and with a step that no longer matches its record.
 
-Pure: facts in, a decision out. Laws 2 and 3 rest on `after_unknown`: an irreversible call is acted again only after
+Pure: facts in, a decision out. Laws 2 and 3 rest on `after_unknown`: an irreversible call is acted again
+only after
 the verdict not_done, an idempotent one only with its own key.
 """
 
@@ -27,7 +28,10 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the reconcile hook. A NotDone counts from `trust_from` on; an Unknown at `until` goes to a person."""
+    """Ask the reconcile hook.
+
+    A NotDone counts from `trust_from` on; an Unknown at `until` goes to a person.
+    """
 
     trust_from: int
     until: int
@@ -68,7 +72,7 @@ def after_unknown(call: CallRecord, policy: CallPolicy, now: int) -> Action:
             return Again()
         if not policy.has_hook:
             return Person(
-                "the receiver no longer remembers the call's key (key_ttl), so sending it again could double it"
+                "the receiver no longer remembers the call's key (key_ttl); sent again, it could happen twice"
             )
     if policy.has_hook:
         trust_from = settle_from(call, policy)

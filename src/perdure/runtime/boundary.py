@@ -1,6 +1,7 @@
-"""Named boundaries: the places where a crash is worth aiming at, one or more for each row of the boundary table.
+"""Named boundaries: the places where a crash is worth aiming at.
 
-In production `reached` does nothing but one comparison. `perdure.testing` sets a hook that kills the process there.
+In production `reached` does nothing but one comparison. `perdure.testing` sets a hook that kills the process
+there.
 """
 
 from __future__ import annotations

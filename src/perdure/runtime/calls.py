@@ -1,6 +1,7 @@
 """The life of a call: served, guarded, intended, acted, settled, or unknown (DESIGN: the life of a call).
 
-Laws 1 to 4 and 17 are kept here: an act follows its durable intent, a settled call is never acted again, and an unknown
+Laws 1 to 4 and 17 are kept here: an act follows its durable intent, a settled call is never acted again, and
+an unknown
 one goes by its effect class.
 """
 
@@ -25,7 +26,6 @@ from perdure.errors import (
     Signal,
     ToolNotListed,
 )
-from perdure.recovery.verdicts import after_unknown
 from perdure.runtime import reconcile
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive, resolve
@@ -257,7 +257,7 @@ async def _act(
                 f"{call.tool} was cancelled; its outcome is not known"
             )
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
         if acting:
             await _went_unknown(execution, call, error)
             return
@@ -324,7 +324,9 @@ async def _body(drive: Drive, call: Call, tool: Tool[..., Any]) -> Any:
     token = call_scope.set(call)
     chunks = publisher.set(drive.publish)
     try:
-        if tool.is_async and timeout is None:  # awaited in this very task: most calls, and a task costs tens of us
+        if (
+            tool.is_async and timeout is None
+        ):  # awaited in this very task: most calls, and a task costs tens of us
             return await thunk()
         if tool.is_async:
             work: asyncio.Future[Any] = asyncio.ensure_future(thunk())
@@ -339,7 +341,10 @@ async def _body(drive: Drive, call: Call, tool: Tool[..., Any]) -> Any:
 
 
 async def _within(work: asyncio.Future[Any], seconds: float | None, tool: Tool[..., Any]) -> Any:
-    """Await work for so long. Work that is over time is ended first (a thread: waited for), then counts as timed out."""
+    """Await work for so long.
+
+    Work that is over time is ended first (a thread: waited for), then counts as timed out.
+    """
     try:
         done, _ = await asyncio.wait([work], timeout=seconds)
     except asyncio.CancelledError:
@@ -394,7 +399,7 @@ async def _transact(
         if not isinstance(error, NotStorable):
             raise
         await drive.journal.append(_failed(call, head, error, final=True))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
         final = isinstance(error, tuple(tool.options.raises)) or not _may_retry(tool, call)
         await drive.journal.append(_failed(call, head, error, final=final))
 

@@ -1,6 +1,7 @@
 """One run that this process drives: what its calls and steps need, in one place.
 
-Also the one door of messages into a live run: `apply_inbox` turns cancels, verdicts and late results into events,
+Also the one door of messages into a live run: `apply_inbox` turns cancels, verdicts and late results into
+events,
 each taken once and in the commit that records it (laws 10 and 17).
 """
 
@@ -79,7 +80,10 @@ class Drive:
             self.inbox_seen = max(self.inbox_seen, message.position)
 
     async def lease_outlasts(self, seconds: float) -> None:
-        """Extend the lease until it covers an act of `seconds`. Raises LeaseLost: then nothing may be acted."""
+        """Extend the lease until it covers an act of `seconds`.
+
+        Raises LeaseLost: then nothing may be acted.
+        """
         if not await self.host.leases.cover(self.run_id, seconds):
             raise LeaseLost(f"run {self.run_id} is owned by another worker")
 
@@ -155,7 +159,9 @@ def _late(record: RunRecord, data: dict[str, Any]) -> tuple[e.AnyBody, ...]:
         and outcome == "done"
         and _acted_again(call, attempt, data["value"])
     ):
-        detail = f"attempt {attempt} of call {path} ({call.name}) turned out to have happened after it was made again"
+        detail = (
+            f"attempt {attempt} of call {path} ({call.name}) had happened after all, and it was made again"
+        )
         return (late, e.RunHeld("conflict", detail, (f"perdure release RUN --call {path}",), path))
     return (late,)
 

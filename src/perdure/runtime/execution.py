@@ -1,6 +1,7 @@
 """One execution of a step function: its branches, what blocks it, and how it unwinds.
 
-A step is executed once live, again after each suspension or crash (its recorded calls served), and once more when it
+A step is executed once live, again after each suspension or crash (its recorded calls served), and once more
+when it
 is checked. No branch cancels another: the step unwinds when every branch is finished or blocked.
 """
 
@@ -22,7 +23,10 @@ from perdure.state.record import RunRecord
 
 
 class Interrupted(Suspend):
-    """A call that acts was cancelled inside the step; once its outcome is known, the step is executed again."""
+    """A call that acts was cancelled inside the step; once its outcome is known.
+
+    The step is executed again.
+    """
 
 
 @dataclass

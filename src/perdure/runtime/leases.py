@@ -1,6 +1,7 @@
 """The leases of this process: held, renewed together, given up in time.
 
-A lease is judged by the store's clock; here only the monotonic clock counts, from before the claim, so that this
+A lease is judged by the store's clock; here only the monotonic clock counts, from before the claim, so that
+this
 process always believes its leases to end earlier than the store does (law 6).
 """
 

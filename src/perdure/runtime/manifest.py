@@ -1,4 +1,7 @@
-"""What the agent's code was when a run began: recorded with the run, so that a later deploy can be compared with it."""
+"""What the agent's code was when a run began: recorded with the run.
+
+So that a later deploy can be compared with it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from perdure.agent import Agent, Tool
 
 
 def manifest_of(agent: Agent[Any, Any, Any]) -> dict[str, Any]:
-    """Versions, and for each tool, model and fact its effect class and the digest of its schema. Plain data."""
+    """Versions, and for each tool, model and fact its effect class and the digest of its schema.
+
+    Plain data.
+    """
     return {
         "agent": agent.name,
         "version": agent.version,

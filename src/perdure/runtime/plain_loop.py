@@ -1,4 +1,7 @@
-"""The step of an agent that declares none: ask the model, run its tool calls, until it answers without any."""
+"""The step of an agent that declares none: ask the model, run its tool calls.
+
+Until it answers without any.
+"""
 
 from __future__ import annotations
 

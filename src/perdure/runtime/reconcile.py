@@ -123,7 +123,7 @@ async def _hook(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> tuple[o
         return verdict, str(verdict)
     except asyncio.CancelledError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (whatever a hook raises is an Unknown that says so)
         return Unknown(), f"{type(error).__name__}: {error}"[:300]
     finally:
         call_scope.reset(token)

@@ -1,7 +1,9 @@
 """The order in which a step's recorded outcomes are served again.
 
-Branches of a step interleave by the order in which their results came. A replay must hand the results out in that same
-order, and all of them before anything runs live. `Replay` keeps the queue; a branch whose turn has not come waits. If
+Branches of a step interleave by the order in which their results came. A replay must hand the results out in
+that same
+order, and all of them before anything runs live. `Replay` keeps the queue; a branch whose turn has not come
+waits. If
 every branch waits and the next recorded outcome was not asked for, the code no longer matches the record.
 """
 
@@ -54,7 +56,10 @@ class Replay:
         return True
 
     def passed(self, path: str) -> None:
-        """An outcome that is served without waiting (now, random, new_id): it leaves the queue wherever it is."""
+        """An outcome that is served without waiting (now, random, new_id).
+
+        It leaves the queue wherever it is.
+        """
         if self._queue and self._queue[0] == path:
             self._queue.popleft()
         else:

@@ -1,6 +1,7 @@
-"""The one loop: load, resume, step, commit, suspend. It owns the lease of one run and every branching on what happened.
+"""The one loop: load, resume, step, commit, suspend. It owns every branching on what happened.
 
-One path serves a first start, a wake-up, a crash and a deploy (DESIGN: resume). Whatever ends a drive ends in one
+One path serves a first start, a wake-up, a crash and a deploy (DESIGN: resume). Whatever ends a drive ends
+in one
 durable commit that says why, and gives the lease back (law 20).
 """
 
@@ -46,7 +47,7 @@ YIELD_SECONDS = 0.005
 async def drive(
     host: Host, agent: Agent[Any, Any, Any], claimed: Claimed, since: float, *, check: bool
 ) -> None:
-    """Carry on one claimed run until it waits, is held or has ended. `since`: monotonic, from before the claim.
+    """Carry on one claimed run until it waits, is held or has ended. `since`: monotonic, before the claim.
 
     Raises StoreError if the store fails; returns quietly if the lease is lost, since the new owner goes on.
     """
@@ -173,7 +174,9 @@ class Runner:
                 continue
             tool = self.agent.tool_named(call.name)
             if tool is None:
-                detail = f"call {call.path} has no known outcome, and {self.agent.name} lists no {call.name} any more"
+                detail = (
+                    f"call {call.path} has no known outcome; {self.agent.name} no longer lists {call.name}"
+                )
                 return reconcile.unknown_hold(ride, call, detail)
             if ride.record.cancel is not None and call.effect == "idempotent" and tool.reconcile_hook is None:
                 await ride.journal.append(e.CallReconciled(call.path, "left-unknown", "cancel"))
@@ -277,7 +280,10 @@ class Runner:
         if execution.mismatch is not None:
             await self._mismatch(ride, execution)
         elif swallowed:
-            detail = "the step caught the signal by which it should have unwound (except BaseException, or return in finally)"
+            detail = (
+                "the step caught the signal by which it should have unwound"
+                " (except BaseException, or return in finally)"
+            )
             await self._hold(ride, e.RunHeld("signal-swallowed", detail, _retry(ride)))
         elif execution.holds:
             await self._hold(ride, execution.holds[0])
@@ -300,7 +306,10 @@ class Runner:
         await self._hold(ride, e.RunHeld("diverged", execution.mismatch_detail, tuple(remedies)))
 
     async def _failed(self, ride: Drive, error: Exception) -> None:
-        """An exception left the step: its patch is discarded, and after the agent's retries the run is held."""
+        """An exception left the step: its patch is discarded.
+
+        And after the agent's retries the run is held.
+        """
         ride.live.reset()
         retry = self.agent.retry
         self._failures += 1
@@ -361,7 +370,10 @@ def _principal(record: RunRecord) -> Principal | None:
 
 
 def _died_at(claimed: Claimed, now: int) -> int:
-    """From when on the last owner could do nothing more: now if it is known to be dead, else the end of its lease."""
+    """From when on the last owner could do nothing more: now if it is known to be dead.
+
+    Else the end of its lease.
+    """
     return now if claimed.died else max(now, claimed.previous_until)
 
 

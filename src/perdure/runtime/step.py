@@ -1,4 +1,7 @@
-"""What a step is handed: calls with stable paths, branches, sleep, now, finish; and how one step is executed."""
+"""What a step is handed: calls with stable paths, branches, sleep, now, finish.
+
+And how one step is executed.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,10 @@ class LiveRun(Run[Any, Any, Any]):
         return await self._perform(tool, tool.bind(args, kwargs))
 
     async def gather(self, *awaitables: Awaitable[Any]) -> Any:
-        """Await several at once, each on a branch of its own; the first exception is raised when all have ended."""
+        """Await several at once, each on a branch of its own.
+
+        The first exception is raised when all have ended.
+        """
         outcomes = await self._branches([_awaiting(item) for item in awaitables], limit=None)
         return tuple(_values(outcomes))
 
@@ -119,7 +125,10 @@ class LiveRun(Run[Any, Any, Any]):
         return _values(await self._branches([one(item) for item in items], limit=limit))
 
     async def tools(self, tool_calls: Sequence[Any]) -> list[dict[str, Any]]:
-        """Run a model's tool calls by name; one message for each, errors included. Siblings go on when one fails."""
+        """Run a model's tool calls by name; one message for each, errors included.
+
+        Siblings go on when one fails.
+        """
         wanted = read_tool_calls(tool_calls)
         outcomes = await self._branches([self._answer(call) for call in wanted], limit=None)
         return _values(outcomes)
@@ -130,7 +139,7 @@ class LiveRun(Run[Any, Any, Any]):
                 result = await self._by_name(wanted)
             except PerdureError as error:
                 return tool_message(wanted, _for_model(error), error=True)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  (the model reads whatever a tool raised)
                 return tool_message(wanted, f"{type(error).__name__}: {error}", error=True)
             return tool_message(wanted, _text(result), error=False)
 
@@ -191,7 +200,7 @@ class LiveRun(Run[Any, Any, Any]):
             value = await work()
             error: BaseException | None = branch.unwinding
             return _Outcome(value, error)
-        except (Signal, Exception) as raised:
+        except (Signal, Exception) as raised:  # noqa: BLE001  (raised in the parent once all have ended)
             return _Outcome(None, branch.unwinding or raised)
         finally:
             if gate is not None:
@@ -201,7 +210,10 @@ class LiveRun(Run[Any, Any, Any]):
     # -- time and chance
 
     async def sleep(self, duration: timedelta | float) -> None:
-        """Wait for a duration (seconds if a number); the worker is free meanwhile, and a restart does not begin it anew."""
+        """Wait for a duration (seconds if a number); the worker is free meanwhile.
+
+        And a restart does not begin it anew.
+        """
         self._usable()
         seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
         execution, branch = self._execution, here(self._execution)
@@ -327,7 +339,7 @@ class _QuietReplay(logging.LoggerAdapter[logging.Logger]):
         super().__init__(logger, extra)
         self._execution = execution
 
-    def isEnabledFor(self, level: int) -> bool:
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802  (the name that logging calls)
         """Nothing is logged twice."""
         quiet = self._execution.replay.replaying or self._execution.checking
         return not quiet and super().isEnabledFor(level)
@@ -338,7 +350,10 @@ class _QuietReplay(logging.LoggerAdapter[logging.Logger]):
 
 
 async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) -> None:
-    """Run the step function once. Raises what it raises; Suspend when a branch is blocked, even if swallowed."""
+    """Run the step function once.
+
+    Raises what it raises; Suspend when a branch is blocked, even if swallowed.
+    """
     drive: Drive = execution.drive
     branch = Branch(execution.prefix, asyncio.current_task())
     tokens = (

@@ -1,8 +1,11 @@
 """The closed set of facts that a journal may hold.
 
-Every event has a number (`seq`), a moment (`at`, microseconds, UTC), the epoch of the lease under which it was written,
-and one of the bodies below. Kinds are short stable words, never import paths. User values inside a body are *value
-bytes* (`perdure.codec.encode`); what a body stores elsewhere already, it refers to. This file knows no bytes on disk
+Every event has a number (`seq`), a moment (`at`, microseconds, UTC), the epoch of the lease under which it
+was written,
+and one of the bodies below. Kinds are short stable words, never import paths. User values inside a body are
+*value
+bytes* (`perdure.codec.encode`); what a body stores elsewhere already, it refers to. This file knows no bytes
+on disk
 and reads no clock; docs/format.md specifies each body field by field.
 """
 
@@ -55,7 +58,10 @@ class Delete(Struct, frozen=True, array_like=True, tag="-"):
 
 
 class Splice(Struct, frozen=True, array_like=True, tag="+"):
-    """In the list at a path, replace `count` items from `start` by `values`. An append has start = length, count = 0."""
+    """In the list at a path, replace `count` items from `start` by `values`.
+
+    An append has start = length, count = 0.
+    """
 
     path: tuple[Key, ...]
     start: int
@@ -90,7 +96,10 @@ class Body(Struct, frozen=True, array_like=True):
 
 
 class RunStarted(Body, frozen=True, array_like=True, tag="run.started"):
-    """A run began. `state` is the state that the agent made of the goal; `manifest` describes the agent's code."""
+    """A run began.
+
+    `state` is the state that the agent made of the goal; `manifest` describes the agent's code.
+    """
 
     agent: str
     version: str
@@ -147,7 +156,10 @@ class CallSettled(Body, frozen=True, array_like=True, tag="call.settled"):
 
 
 class CallUnknown(Body, frozen=True, array_like=True, tag="call.unknown"):
-    """A call was made and its reply never came. From `over_at` on, nobody on our side could still be making it."""
+    """A call was made and its reply never came.
+
+    From `over_at` on, nobody on our side could still be making it.
+    """
 
     path: str
     cause: Literal["crash", "timeout", "cancelled", "connection", "error"]
@@ -156,7 +168,10 @@ class CallUnknown(Body, frozen=True, array_like=True, tag="call.unknown"):
 
 
 class CallReconciled(Body, frozen=True, array_like=True, tag="call.reconciled"):
-    """What became of an unknown call: `done` and `failed` settle it with `value`, `not_done` lets it act again."""
+    """What became of an unknown call: `done` and `failed` settle it with `value`.
+
+    `not_done` lets it act again.
+    """
 
     path: str
     verdict: Literal["done", "not_done", "failed", "left-unknown"]

@@ -1,7 +1,9 @@
 """run + event -> run: the only place where a run changes. Law 5: pure, and it never calls user code.
 
-`read` turns value bytes into plain data; it is passed in, so that this room knows no encoding. Facts that cannot
-follow each other (a receipt without a call, anything after the end) raise `Damaged`: such a journal was not written
+`read` turns value bytes into plain data; it is passed in, so that this room knows no encoding. Facts that
+cannot
+follow each other (a receipt without a call, anything after the end) raise `Damaged`: such a journal was not
+written
 by perdure.
 """
 

@@ -1,6 +1,7 @@
 """The value that a run's events add up to.
 
-A `RunRecord` is immutable: `fold` makes a new one for each event. The user's state is plain data (what the codec
+A `RunRecord` is immutable: `fold` makes a new one for each event. The user's state is plain data (what the
+codec
 decodes); recorded results stay value bytes until someone asks for them.
 """
 
@@ -20,11 +21,17 @@ Status: TypeAlias = Literal[
 TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "retired"})
 
 Standing: TypeAlias = Literal["open", "unknown", "done", "failed", "not_done", "retrying", "left-unknown"]
-"""What is known of a call: an intent without receipt is `open`; `retrying` may be made again, as may `not_done`."""
+"""What is known of a call: an intent without receipt is `open`; `retrying` may be made again.
+
+As may `not_done`.
+"""
 
 
 class CallRecord(Struct, frozen=True, array_like=True):
-    """A call of the open step. `seq` is the event that settled it (0: none yet), `intent` its first intent."""
+    """A call of the open step.
+
+    `seq` is the event that settled it (0: none yet), `intent` its first intent.
+    """
 
     path: str
     name: str

@@ -1,0 +1,186 @@
+"""One call could not be made, or its outcome is not what was asked for (T…)."""
+
+from __future__ import annotations
+
+from perdure.errors.family import PerdureError
+
+
+class CallError(PerdureError):
+    """One call could not be made, or its outcome is not what was asked for."""
+
+
+class OutcomeUnknown(CallError):
+    """A call was made and its reply never came: it may have happened or not.
+
+    perdure asks the tool's reconcile hook; without one a person answers.
+    """
+
+    code = "T201"
+    default_safe = "The call is not repeated."
+    default_remedy = (
+        "perdure resolve RUN CALL --done RESULT | --not-done | --failed MESSAGE; or add @tool.reconcile"
+    )
+
+
+class ToolNotListed(CallError):
+    """The running agent does not list this tool, so a step may not call it."""
+
+    code = "T202"
+    default_remedy = "add it to the agent: Agent(..., tools=[...]), or declare it with @agent.tool"
+
+
+class UnknownTool(CallError):
+    """The model asked for a tool that does not exist. In run.tools the model gets this as its answer."""
+
+    code = "T203"
+
+
+class BadArguments(CallError):
+    """The arguments do not fit the tool's parameters. In run.tools the model gets this as its answer."""
+
+    code = "T204"
+
+
+class NotStorable(CallError):
+    """A value cannot be stored: the message names its path and its type.
+
+    What a step receives must come back the same after a crash, so perdure refuses what it could not bring
+    back.
+    """
+
+    code = "T205"
+    default_remedy = (
+        "return plain data, a dataclass, a msgspec Struct or a pydantic model; open sockets and "
+        "clients with use(provider)"
+    )
+
+
+class NoRun(CallError):
+    """A tool that acts was called with no run in context while a step executes in this process.
+
+    That is a thread or callback that lost its context: the act would not be recorded.
+    """
+
+    code = "T206"
+    default_remedy = "call it through run.call or run.map, which carry the context into threads"
+
+
+class ForeignTask(CallError):
+    """A call came from an asyncio task that the run did not create, so its place in the run is not stable."""
+
+    code = "T207"
+    default_remedy = "use run.gather or run.map instead of asyncio.create_task, gather or wait_for"
+
+
+class BlockingTool(CallError):
+    """A plain `def` tool was called directly in a step and would block every other run of the process."""
+
+    code = "T208"
+    default_remedy = "await run.call(tool, ...) runs it in a thread; or declare it async def"
+
+
+class StricterInside(CallError):
+    """A tool's body called a declared function of a stricter effect class than its own.
+
+    Inside a body everything runs under the outer call's receipt, so a payment inside a read would be
+    repeated as a read.
+    """
+
+    code = "T209"
+    default_remedy = "give the outer tool the stricter effect class, or call the inner tool from the step"
+
+
+class CallFailed(CallError):
+    """A call failed: its tool raised an exception that is not declared in `raises`.
+
+    `type_name`, `message` and `trace` tell the original; it is recorded and comes back the same after a
+    crash.
+    """
+
+    code = "T210"
+    default_safe = "The failure is recorded; the step goes on."
+    default_remedy = "declare the exception with raises=[...] to receive it as itself"
+
+
+class LeftUnknown(CallError):
+    """A call of a tool with unknown="raise" has no known outcome.
+
+    The agent must look around before it goes on.
+    """
+
+    code = "T211"
+    default_safe = "The call is not repeated; its verdict is recorded as left-unknown."
+
+
+class CallOutsideStep(CallError):
+    """A run's handle was used after its step had ended."""
+
+    code = "T212"
+    default_remedy = "use run only inside the step that received it"
+
+
+class EffectRefused(CallError):
+    """The call's effect class is not possible here.
+
+    For example transactional on a store that has no transactions.
+    """
+
+    code = "T213"
+
+
+class RemoteError(CallError):
+    """The stand-in for an error whose class is not among the declared ones, or cannot be rebuilt here.
+
+    `type_name`, `message` and `trace` tell the original. perdure never imports or calls a class that stored
+    bytes name.
+    """
+
+    code = "T214"
+    default_safe = "The failure is recorded; nothing is called again because of it."
+    default_remedy = "declare the exception with raises=[...] to receive it as itself"
+
+
+class ProviderFailed(CallError):
+    """What a tool needs injected could not be opened, so the tool was not called.
+
+    The provider's own error is its cause.
+    """
+
+    code = "T215"
+    default_safe = "The tool was not called."
+    default_remedy = "mend the provider, or replace it in tests: with override({provider: fake})"
+
+
+class StatementRefused(CallError):
+    """A transactional call's statement is not allowed in the store's transaction.
+
+    Refused are perdure's own tables, and statements that end or leave the transaction: COMMIT, ROLLBACK,
+    SAVEPOINT,
+    PRAGMA, ATTACH. Also any use of `current_call().tx` after its call has ended.
+    """
+
+    code = "T216"
+    default_safe = "The statement did nothing."
+    default_remedy = (
+        "use tables of your own, whose names do not begin with perdure_, and leave the commit to perdure"
+    )
+
+
+class StatementFailed(CallError):
+    """A statement of a transactional call failed in the database: a constraint, a missing table.
+
+    A syntax error.
+    """
+
+    code = "T217"
+    default_safe = "The statement did nothing; if the error leaves the tool, the whole call is rolled back."
+
+
+class TransactionTooLong(CallError):
+    """A transactional call held the store's transaction beyond its limit and was rolled back."""
+
+    code = "T218"
+    default_safe = "Nothing of the call was kept."
+    default_remedy = (
+        "do slow work before the transaction; raise the tool's timeout only if all writers can wait so long"
+    )

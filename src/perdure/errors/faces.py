@@ -1,0 +1,66 @@
+"""A command or request was wrong (U…)."""
+
+from __future__ import annotations
+
+from perdure.errors.family import PerdureError
+
+
+class FaceError(PerdureError):
+    """A command or request was wrong."""
+
+    default_safe = "Nothing was changed."
+
+
+class AmbiguousRun(FaceError):
+    """A run id prefix fits several runs."""
+
+    code = "U702"
+    default_remedy = "give more characters of the id"
+
+
+class BadPoint(FaceError):
+    """A point in a run is written RUN@SEQ and must exist."""
+
+    code = "U703"
+
+
+class UnknownCode(FaceError):
+    """`perdure explain` knows no error of this code."""
+
+    code = "U704"
+    default_remedy = "perdure explain without a code lists them all"
+
+
+class NoStore(FaceError):
+    """There is no store where this command looked for one. A command that only looks never makes a store.
+
+    The message says which path was looked for: `--store`, else PERDURE_STORE, else `./perdure.db`.
+    """
+
+    code = "U705"
+    default_remedy = "name the store with --store PATH or PERDURE_STORE; perdure run makes a new one"
+
+
+class FileThere(FaceError):
+    """`perdure init` would have written over a file. It was left as it is."""
+
+    code = "U706"
+    default_remedy = "choose another name: perdure init other.py"
+
+
+class BadGoal(FaceError):
+    """The goal on the command line is missing, or does not fit the agent's goal type."""
+
+    code = "U707"
+    default_safe = "No run was started."
+    default_remedy = "give the goal as text, or as JSON for an agent with a goal type: perdure run FILE GOAL"
+
+
+class DemoFailed(FaceError):
+    """A part of `perdure demo` did not start or did not answer in time. Your own stores were not touched."""
+
+    code = "U708"
+    default_safe = "Only the demo's own folder was written to."
+    default_remedy = (
+        "perdure demo --dir FOLDER keeps the logs of every part; perdure doctor checks the machine"
+    )

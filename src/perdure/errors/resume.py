@@ -1,0 +1,116 @@
+"""A run and today's code, or a run and its caller, disagree (R…)."""
+
+from __future__ import annotations
+
+from perdure.errors.family import PerdureError
+
+
+class ResumeError(PerdureError):
+    """A run and today's code, or a run and its caller, disagree."""
+
+    default_safe = "The stored run is unchanged."
+
+
+class Diverged(ResumeError):
+    """The recorded calls of the open step do not match what today's code asks for.
+
+    Nothing new was called. If only reads were recorded from the mismatch on, perdure drops that tail by
+    itself and
+    goes on; otherwise the run is held, and both sides are shown.
+    """
+
+    code = "R201"
+
+
+class NotRepeatable(ResumeError):
+    """A step did something else when it was replayed from its own record.
+
+    A step must be deterministic between its calls. The usual causes are the wall clock, random numbers, the
+    order of a set, and global variables.
+    """
+
+    code = "R202"
+    default_safe = "The step was not committed; the run is held."
+    default_remedy = (
+        "use run.now(), run.random(), run.new_id(), or put the outside read into a tool; then "
+        "perdure retry RUN"
+    )
+
+
+class SignalSwallowed(ResumeError):
+    """The step caught perdure's suspension signal (`except BaseException`, or `return` in `finally`).
+
+    A step that waits unwinds by a signal that must pass through. Its patch was not committed.
+    """
+
+    code = "R203"
+    default_safe = "The step was not committed; the run is held."
+    default_remedy = "catch Exception instead of BaseException, or re-raise; then perdure retry RUN"
+
+
+class NotServed(ResumeError):
+    """No agent of this name and version is served here."""
+
+    code = "R204"
+    default_remedy = "start a worker that has the agent: perdure worker MODULE:AGENT"
+
+
+class OtherGoal(ResumeError):
+    """A run of this id exists already, for another goal or another agent."""
+
+    code = "R205"
+    default_remedy = "use a new run id, or the goal that this run was started with"
+
+
+class Poisoned(ResumeError):
+    """The run killed or lost its worker several times without any progress."""
+
+    code = "R206"
+    default_remedy = "look at the last error with perdure show RUN, mend it, then perdure retry RUN"
+
+
+class StepFailed(ResumeError):
+    """An exception left the step. Its patch was discarded and the run is held."""
+
+    code = "R207"
+    default_remedy = (
+        "mend the step and perdure retry RUN, or let the step call run.fail(error) if the run should fail"
+    )
+
+
+class RunHeld(ResumeError):
+    """The run needs a person: `reason` and `remedies` say why and what they can do."""
+
+    code = "R208"
+
+
+class RunWaiting(ResumeError):
+    """The run waits, so it has no result yet."""
+
+    code = "R209"
+    default_remedy = "perdure why RUN tells what it waits for"
+
+
+class RunFailed(ResumeError):
+    """The run ended as failed: the step called run.fail(error)."""
+
+    code = "R210"
+
+
+class RunCancelled(ResumeError):
+    """The run was cancelled."""
+
+    code = "R211"
+
+
+class RunRetired(ResumeError):
+    """The run was ended because no code can carry it on."""
+
+    code = "R212"
+
+
+class NothingToResolve(ResumeError):
+    """There is nothing at this call that a person could settle, release or retry."""
+
+    code = "R213"
+    default_remedy = "perdure why RUN shows what is open"

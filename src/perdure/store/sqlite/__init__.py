@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,7 +37,7 @@ from perdure.store.protocol import (
 )
 from perdure.store.sqlite import claims, forks, reads
 from perdure.store.sqlite.connection import SCHEMA_VERSION, check_file, missing_right
-from perdure.store.sqlite.incarnation import Sign, find_dead
+from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.place import BUSY_SECONDS, RESERVE_BYTES, Place, size_of
 from perdure.store.sqlite.reader import Reader
 from perdure.store.sqlite.transaction import Transaction
@@ -65,7 +64,7 @@ class SQLiteStore(Store):
         reserve_bytes: int = RESERVE_BYTES,
         value_bytes: int = VALUE_BYTES,
     ) -> None:
-        where = os.path.abspath(Path(path).expanduser())
+        where = os.path.realpath(Path(path).expanduser())
         self.place = Place(where, busy_seconds, reserve_bytes)
         self.url = f"sqlite:///{where}"
         self._clock = clock
@@ -78,7 +77,7 @@ class SQLiteStore(Store):
         self._read_only: StoreReadOnly | None = None
         self._state = "new"
         self._opening: asyncio.Lock | None = None
-        self._workers: set[str] = set()
+        self._signs = Signs(self.place.workers)
 
     def now(self) -> int:
         return self._clock.now()
@@ -127,8 +126,7 @@ class SQLiteStore(Store):
 
     def _make_watch(self) -> None:
         assert self._reader is not None
-        signs = {} if self._writer is None else self._writer.signs
-        self._watch = Watch(self._reader, self._clock, self.place.workers, signs)
+        self._watch = Watch(self._reader, self._clock, self._signs)
 
     def _open_writer(self) -> Writer | None:
         """The writer, or None where this user may only read; then `_read_only` says why."""
@@ -136,7 +134,7 @@ class SQLiteStore(Store):
         if not self.place.writable():
             self._read_only = StoreReadOnly(f"{path} cannot be written: {missing_right(path)}", path=path)
             return None
-        writer = Writer(self.place, self._clock, self._settle)
+        writer = Writer(self.place, self._clock, self._signs, self._settle)
         try:
             writer.open()
         except StoreReadOnly as error:
@@ -164,7 +162,6 @@ class SQLiteStore(Store):
             if self._watch is not None:
                 await self._watch.close()
             await asyncio.to_thread(self._disconnect)
-        await asyncio.sleep(0)  # the last outcomes were sent to the loop before the writer ended
 
     def _disconnect(self) -> None:
         reader, writer = self._reader, self._writer
@@ -274,15 +271,11 @@ class SQLiteStore(Store):
 
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
         check_text(claim.worker)
-        return await self._write(lambda tx: claims.Claims(tx, self.place.workers, self._signs()).claim(claim))
+        return await self._write(lambda tx: claims.Claims(tx, self._signs).claim(claim))
 
     async def enlist(self, worker: str) -> None:
         check_text(worker)
-        await self._write(lambda tx: claims.Claims(tx, self.place.workers, self._signs()).enlist(worker))
-
-    def _signs(self) -> dict[str, Sign]:
-        assert self._writer is not None
-        return self._writer.signs
+        await self._write(lambda tx: claims.Claims(tx, self._signs).enlist(worker))
 
     async def renew(self, worker: str, run_ids: Sequence[str], lease_seconds: float) -> frozenset[str]:
         ids = tuple(run_ids)
@@ -302,23 +295,14 @@ class SQLiteStore(Store):
         assert self._reader is not None
         return await self._reader.run(reading)
 
-    def _as_seen(self, row: RunRow) -> RunRow:
-        """The row with what a look at its worker's sign of life adds; a death may not be written down yet."""
-        own = {} if self._writer is None else self._writer.signs
-        if row.worker is None or row.worker in own:
-            return row
-        sign = find_dead(self.place.workers, row.worker)
-        if sign is None:
-            return row
-        sign.let_go()
-        return replace(row, worker=None, lease_until=0, lost=row.worker, died=True)
+    def _sight(self) -> reads.Sight:
+        return reads.Sight(self.now(), self._signs)
 
     async def load(self, run_id: str) -> Loaded:
-        loaded = await self._read(lambda connection: reads.load(connection, run_id, self.now()))
-        return replace(loaded, row=self._as_seen(loaded.row))
+        return await self._read(lambda connection: reads.load(connection, run_id, self._sight()))
 
     async def row(self, run_id: str) -> RunRow:
-        return self._as_seen(await self._read(lambda connection: reads.row(connection, run_id, self.now())))
+        return await self._read(lambda connection: reads.row(connection, run_id, self._sight()))
 
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> tuple[Stored, ...]:
         return await self._read(lambda connection: reads.read(connection, run_id, after, limit))
@@ -336,11 +320,10 @@ class SQLiteStore(Store):
         return await self._read(lambda connection: reads.tombstones(connection, run_id))
 
     async def due(self, agents: Mapping[str, frozenset[str]] | None = None) -> int:
-        return await self._read(lambda connection: claims.due(connection, agents, self.now()))
+        return await self._read(lambda connection: claims.due(connection, agents, self.now(), self._signs))
 
     async def list(self, query: Query) -> tuple[RunRow, ...]:
-        rows = await self._read(lambda connection: reads.list_runs(connection, query, self.now()))
-        return tuple(map(self._as_seen, rows))
+        return await self._read(lambda connection: reads.list_runs(connection, query, self._sight()))
 
     async def changed(self, seen: int, timeout_seconds: float) -> int:
         self._ready()

@@ -12,7 +12,7 @@ import apsw
 
 from perdure.errors import NoSuchRun, RunGone
 from perdure.store.protocol import NEVER, Claim, Claimed
-from perdure.store.sqlite.incarnation import Sign, all_signs, begin, find_dead
+from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.transaction import Entry, Transaction
 from perdure.store.standing import served
 
@@ -39,12 +39,11 @@ _BURY = "UPDATE perdure_run SET held = 0, died = 1 WHERE terminal = 0 AND held =
 
 
 class Claims:
-    """The leases of one transaction. `folder` holds the workers' signs of life; `own` are this process's."""
+    """The leases of one transaction, and the workers' signs of life."""
 
-    def __init__(self, tx: Transaction, folder: str, own: dict[str, Sign]) -> None:
+    def __init__(self, tx: Transaction, signs: Signs) -> None:
         self._tx = tx
-        self._folder = folder
-        self._own = own
+        self._signs = signs
 
     def claim(self, claim: Claim) -> tuple[Claimed, ...]:
         """See `Store.claim`."""
@@ -62,7 +61,7 @@ class Claims:
         run = entry.standing
         if not served(claim.agents, run.agent, run.version) or claim.limit < 1:
             return ()
-        if run.leased(self._tx.now) and run.holder is not None and run.holder not in self._own:
+        if run.leased(self._tx.now) and run.holder is not None:
             self._tx.flush()
             if self._bury((run.holder,)):
                 entry = self._tx.find(run_id)
@@ -95,7 +94,7 @@ class Claims:
         """Free what the dead among these hold; their signs go once that is committed."""
         found = False
         for worker in workers:
-            if worker in self._own or (sign := find_dead(self._folder, worker)) is None:
+            if (sign := self._signs.take_dead(worker)) is None:
                 continue
             found = True
             self._tx.committed.append(sign.remove)
@@ -110,11 +109,11 @@ class Claims:
 
     def enlist(self, worker: str) -> None:
         """See `Store.enlist`. Also takes away the signs of the dead, whether they hold anything or not."""
-        if worker in self._own:
+        if worker in self._signs.own:
             return
-        self._bury(name for name in all_signs(self._folder) if name != worker)
-        sign = begin(self._folder, worker)
-        self._tx.committed.append(lambda: self._own.update({worker: sign}))
+        self._bury(name for name in self._signs.all() if name != worker)
+        sign = self._signs.begin(worker)
+        self._tx.committed.append(lambda: self._signs.own.update({worker: sign}))
         self._tx.rolled_back.append(sign.let_go)
         self._end(worker)
 
@@ -143,15 +142,20 @@ def release(tx: Transaction, run_id: str, epoch: int) -> None:
         tx.changed(entry)
 
 
-def due(connection: apsw.Connection, agents: Mapping[str, frozenset[str]] | None, now: int) -> int:
+def due(
+    connection: apsw.Connection, agents: Mapping[str, frozenset[str]] | None, now: int, signs: Signs
+) -> int:
     """See `Store.due`."""
     first = NEVER
     for kind in kinds(connection, agents):
         wake = connection.execute(_FIRST_WAKE, kind).get
         first = min(first, NEVER if wake is None else wake)
     if first > now:
-        leases = connection.execute(f"SELECT agent, version, max(lease_until, wake_at) {_LEASED}")
-        first = min([first, *(wake for agent, version, wake in leases if served(agents, agent, version))])
+        dead = {holder for holder in holders(connection) if signs.is_dead(holder)}
+        leases = connection.execute(f"SELECT agent, version, holder, wake_at, lease_until {_LEASED}")
+        for agent, version, holder, wake, until in leases:
+            if served(agents, agent, version):
+                first = min(first, wake if holder in dead else max(wake, until))
     return 0 if first <= now else first
 
 

@@ -139,6 +139,7 @@ def _set_up(connection: apsw.Connection, path: str) -> None:
     made = check_tables(connection, path)
     if not made:
         connection.execute("PRAGMA page_size=4096")
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that pruning gives room back to the disk
     mode = connection.pragma("journal_mode", "wal")
     if mode != "wal":
         remedy = "keep the store on a local disk: network file systems cannot share a write-ahead log"
@@ -175,6 +176,12 @@ def check_durable(connection: apsw.Connection, path: str) -> None:
         )
     if mapped:
         raise NotDurable(f"{path}: {mapped} bytes are memory-mapped after 0 was asked for", path=path)
+
+
+def settings(connection: apsw.Connection) -> dict[str, str]:
+    """What SQLite says it is set to, for people."""
+    names = ("journal_mode", "synchronous", "page_size", "auto_vacuum", "wal_autocheckpoint", "mmap_size")
+    return {name: str(connection.pragma(name)) for name in names}
 
 
 def _schema() -> str:

@@ -41,41 +41,68 @@ class Sign:
             self.fd = -1
 
 
-def begin(folder: str, worker: str) -> Sign:
-    """Lock the worker's file while this process lives. Raises WorkerTaken if someone alive has it."""
-    os.makedirs(folder, exist_ok=True)
-    path = _path(folder, worker)
-    for _ in range(_TRIES):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+class Signs:
+    """The signs of life in one folder: this process's `own`, by worker, and a look at the others'."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.own: dict[str, Sign] = {}
+
+    def begin(self, worker: str) -> Sign:
+        """Lock the worker's file while this process lives. Raises WorkerTaken if someone alive has it."""
+        os.makedirs(self.folder, exist_ok=True)
+        path = _path(self.folder, worker)
+        for _ in range(_TRIES):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            if try_lock(fd) and _is_still(path, fd):
+                os.ftruncate(fd, 0)
+                os.write(fd, f"{worker}\n{os.getpid()}\n".encode())
+                return Sign(worker, path, fd)
+            os.close(fd)
+            time.sleep(_PAUSE_SECONDS)
+        raise WorkerTaken(f"a worker named {worker!r} is alive{_owner(path)}", worker=worker)
+
+    def take_dead(self, worker: str) -> Sign | None:
+        """The sign of a worker whose process is dead, locked by us now; None if it lives or has no sign."""
+        if worker in self.own:
+            return None
+        path = _path(self.folder, worker)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return None
         if try_lock(fd) and _is_still(path, fd):
-            os.ftruncate(fd, 0)
-            os.write(fd, f"{worker}\n{os.getpid()}\n".encode())
             return Sign(worker, path, fd)
         os.close(fd)
-        time.sleep(_PAUSE_SECONDS)
-    raise WorkerTaken(f"a worker named {worker!r} is alive{_owner(path)}", worker=worker)
-
-
-def find_dead(folder: str, worker: str) -> Sign | None:
-    """The sign of a worker whose process is dead, locked by us now; None if it lives or has no sign."""
-    path = _path(folder, worker)
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
         return None
-    if try_lock(fd) and _is_still(path, fd):
-        return Sign(worker, path, fd)
-    os.close(fd)
-    return None
 
+    def is_dead(self, worker: str) -> bool:
+        """Whether the worker's process is known to be dead."""
+        sign = self.take_dead(worker)
+        if sign is None:
+            return False
+        sign.let_go()
+        return True
 
-def all_signs(folder: str) -> list[str]:
-    """The workers that have a sign of life, dead or alive."""
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return []
-    return [worker for name in names if (worker := _read(os.path.join(folder, name)))]
+    def all(self) -> list[str]:
+        """Every worker that has a sign of life, dead or alive."""
+        try:
+            names = os.listdir(self.folder)
+        except OSError:
+            return []
+        return [worker for name in names if (worker := _read(os.path.join(self.folder, name)))]
+
+    def remove_own(self) -> None:
+        """This process's workers end in an orderly way."""
+        for sign in self.own.values():
+            sign.remove()
+        self.own.clear()
+
+    def let_go_own(self) -> None:
+        """In a child, after a fork: they are the parent's."""
+        for sign in self.own.values():
+            sign.let_go()
+        self.own.clear()
 
 
 def _path(folder: str, worker: str) -> str:

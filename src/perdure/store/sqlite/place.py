@@ -16,6 +16,8 @@ from dataclasses import dataclass
 RESERVE_BYTES = 4 << 20
 """How much room is kept for receipts, verdicts and pruning on a full disk."""
 
+_HALVINGS = 5
+
 BUSY_SECONDS = 30.0
 """How long a write waits for a program that holds SQLite's write lock."""
 
@@ -55,10 +57,10 @@ class Place:
 
 
 class Reserve:
-    """A file of a fixed size that is emptied when the disk is full.
+    """A file that holds room, and is emptied when the disk is full.
 
-    Empty means spent: then only what may use the reserve is written, until the room could be taken back.
-    Missing means that there never was one, or that a person removed it: then nothing is held back.
+    Empty means spent: then only what may use the reserve is written, until room could be set aside again.
+    Missing means that there was never any to spare, or that a person removed it: then nothing is held back.
     """
 
     def __init__(self, place: Place) -> None:
@@ -66,50 +68,60 @@ class Reserve:
         self._bytes = place.reserve_bytes
 
     def make(self) -> bool:
-        """Set the room aside, if there is any; True if it is there now."""
-        if not self._bytes:
-            return False
-        if size_of(self._path) >= self._bytes:
-            return True
+        """Set room aside: all of it, or what a small disk can spare. True if some is there now."""
+        size = size_of(self._path)
+        if size > 0 or not self._bytes:
+            return size > 0
         try:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError:
             return False
         try:
-            _fill(fd, self._bytes)
-            return True
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(fd, 0)
-            return False
+            kept = any(_fill(fd, self._bytes >> halvings) for halvings in range(_HALVINGS))
         finally:
             os.close(fd)
-
-    def there(self) -> bool:
-        """Whether there is such a file, spent or not."""
-        return size_of(self._path) >= 0
+        if not kept and size < 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+        return kept
 
     def spent(self) -> bool:
-        """Whether the room was given away and not taken back."""
-        return self._bytes > 0 and 0 <= size_of(self._path) < self._bytes
+        """Whether the room was given away and not set aside again."""
+        return size_of(self._path) == 0
 
     def spend(self) -> bool:
-        """Give the room away; False if there was none."""
+        """Give the room away; False if there is none."""
         if size_of(self._path) <= 0:
             return False
-        with contextlib.suppress(OSError):
+        try:
             os.truncate(self._path, 0)
-            return True
+        except OSError:
+            return False
+        return True
+
+    def state(self) -> str:
+        """In words."""
+        size = size_of(self._path)
+        if size < 0:
+            return "none"
+        return f"{size} bytes" if size else "spent: the disk was full"
+
+
+def _fill(fd: int, size: int) -> bool:
+    """Take up `size` bytes of the disk, or none."""
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+        else:
+            block = os.urandom(1 << 16)  # so that a file system that compresses keeps room for it all
+            for start in range(0, size, len(block)):
+                os.pwrite(fd, block[: size - start], start)
+            os.fsync(fd)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, 0)
         return False
-
-
-def _fill(fd: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(fd, 0, size)
-        return
-    block = os.urandom(1 << 16)  # so that a file system that compresses keeps room for it all
-    for start in range(0, size, len(block)):
-        os.pwrite(fd, block[: size - start], start)
+    return True
 
 
 def size_of(path: str) -> int:

@@ -5,10 +5,13 @@ Nothing here writes or waits for a writer. It knows the tables; threads and erro
 
 from __future__ import annotations
 
+from typing import Any
+
 import apsw
 
 from perdure.errors import Damaged
 from perdure.store.protocol import Inbound, Loaded, Query, RunRow, Snapshot, Stored
+from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.transaction import COLUMNS, MASK, SHIFT, missing, standing_of
 from perdure.store.standing import Standing
 
@@ -22,19 +25,36 @@ _INBOX = (
 )
 
 
-def load(connection: apsw.Connection, run_id: str, now: int) -> Loaded:
+class Sight:
+    """How a row looks at one moment: the lease of a worker whose process is dead is seen to be lost."""
+
+    def __init__(self, now: int, signs: Signs) -> None:
+        self.now = now
+        self._signs = signs
+        self._dead: dict[str, bool] = {}
+
+    def row(self, run: Standing) -> RunRow:
+        """The row as others see it."""
+        if run.holder is not None and run.leased(self.now):
+            if run.holder not in self._dead:
+                self._dead[run.holder] = self._signs.is_dead(run.holder)
+            run.died = self._dead[run.holder]
+        return run.row(self.now)
+
+
+def load(connection: apsw.Connection, run_id: str, sight: Sight) -> Loaded:
     """See `Store.load`."""
     run_no, standing = find(connection, run_id)
     start, end = _keys(run_no)
     newest = connection.execute(_NEWEST_SNAPSHOT, (start, end)).fetchone()
     snapshot = None if newest is None else Snapshot(newest[0] & MASK, newest[1], newest[2])
     events = _events(connection, run_no, snapshot.seq if snapshot else 0, -1)
-    return Loaded(standing.row(now), snapshot, events, _inbox(connection, run_no, 0))
+    return Loaded(sight.row(standing), snapshot, events, _inbox(connection, run_no, 0))
 
 
-def row(connection: apsw.Connection, run_id: str, now: int) -> RunRow:
+def row(connection: apsw.Connection, run_id: str, sight: Sight) -> RunRow:
     """See `Store.row`."""
-    return find(connection, run_id)[1].row(now)
+    return sight.row(find(connection, run_id)[1])
 
 
 def read(connection: apsw.Connection, run_id: str, after: int, limit: int) -> tuple[Stored, ...]:
@@ -72,7 +92,7 @@ def tombstones(connection: apsw.Connection, run_id: str) -> tuple[bytes, ...]:
     return tuple(bytes(data) for (data,) in rows)
 
 
-def list_runs(connection: apsw.Connection, query: Query, now: int) -> tuple[RunRow, ...]:
+def list_runs(connection: apsw.Connection, query: Query, sight: Sight) -> tuple[RunRow, ...]:
     """See `Store.list`."""
     where, values = ["1"], list[str | int]()
     if query.open_only:
@@ -92,7 +112,7 @@ def list_runs(connection: apsw.Connection, query: Query, now: int) -> tuple[RunR
     order = "ORDER BY created_at DESC, run_id DESC LIMIT ?"
     sql = f"SELECT {COLUMNS} FROM perdure_run WHERE {' AND '.join(where)} {order}"
     rows = list(connection.execute(sql, (*values, query.limit)))
-    return tuple(standing_of(connection, found)[1].row(now) for found in rows)
+    return tuple(sight.row(standing_of(found)) for found in rows)
 
 
 def counts(connection: apsw.Connection) -> tuple[dict[str, int], dict[str, int]]:
@@ -111,10 +131,10 @@ def counts(connection: apsw.Connection) -> tuple[dict[str, int], dict[str, int]]
 
 def find(connection: apsw.Connection, run_id: str) -> tuple[int, Standing]:
     """A run's number and row. Raises NoSuchRun, RunGone."""
-    found = connection.execute(_FIND, (run_id,)).fetchone()
+    found: Any = connection.execute(_FIND, (run_id,)).fetchone()
     if found is None:
         raise missing(connection, run_id)
-    return standing_of(connection, found)
+    return found[0], standing_of(found)
 
 
 def _keys(run_no: int) -> tuple[int, int]:

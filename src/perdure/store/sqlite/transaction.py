@@ -36,13 +36,14 @@ MASK = (1 << SHIFT) - 1
 
 COLUMNS = (
     "run_no, run_id, agent, version, parent, created_at, status, due_at, info, updated_at, terminal, epoch,"
-    " holder, held, died, lease_until, claims, inbox, pending, seq_floor"
+    " holder, held, died, lease_until, claims, inbox, pending, seq_floor,"
+    f" (SELECT key & {MASK} FROM perdure_event"
+    f" WHERE key > run_no << {SHIFT} AND key <= run_no << {SHIFT} | {MASK} ORDER BY key DESC LIMIT 1)"
 )
-"""The columns of perdure_run in the order of `standing_of`."""
+"""What is read of a run, in the order of `standing_of`; the last event's number comes from its events."""
 
 _FIND = f"SELECT {COLUMNS} FROM perdure_run WHERE run_id = ?"
 _FIND_NO = f"SELECT {COLUMNS} FROM perdure_run WHERE run_no = ?"
-_LAST = "SELECT key FROM perdure_event WHERE key > ? AND key <= ? ORDER BY key DESC LIMIT 1"
 _GONE = "SELECT 1 FROM perdure_gone WHERE run_id = ?"
 _NEW_RUN = (
     "INSERT INTO perdure_run (run_id, agent, version, parent, created_at, status, due_at, info, updated_at)"
@@ -97,6 +98,7 @@ class Transaction:
         self.connection = connection
         self.now = now
         self.wrote = False
+        self.freed = False  # whether pages were freed, so that room can be given back to the disk
         self.proof: Proof | None = None
         self._guard = guard
         self.committed: list[Callable[[], None]] = []  # called once it is
@@ -121,9 +123,8 @@ class Transaction:
         return self._entries.get(row[1]) or self._enter(row)
 
     def _enter(self, row: Any) -> Entry:
-        run_no, standing = standing_of(self.connection, row)
-        entry = Entry(run_no, standing)
-        self._entries[standing.run_id] = entry
+        entry = Entry(row[0], standing_of(row))
+        self._entries[entry.standing.run_id] = entry
         return entry
 
     def create(self, run: NewRun) -> tuple[RunRow, bool]:
@@ -282,6 +283,7 @@ class Transaction:
             self.connection.execute(
                 f"DELETE FROM {table} WHERE key > ? AND key <= ?", (entry.start, entry.end)
             )
+        self.freed = True
         self.connection.execute("DELETE FROM perdure_blob WHERE run_no = ?", (entry.run_no,))
         self.connection.execute("DELETE FROM perdure_run WHERE run_no = ?", (entry.run_no,))
         self.connection.execute(
@@ -340,9 +342,9 @@ class Transaction:
         self.proof = Proof(sql, key)
 
 
-def standing_of(connection: apsw.Connection, row: Any) -> tuple[int, Standing]:
-    """A row in the order of COLUMNS, with the last event's number looked up."""
-    run = Standing(
+def standing_of(row: Any) -> Standing:
+    """A row in the order of COLUMNS."""
+    return Standing(
         run_id=row[1],
         agent=row[2],
         version=row[3],
@@ -361,11 +363,8 @@ def standing_of(connection: apsw.Connection, row: Any) -> tuple[int, Standing]:
         claims=row[16],
         inbox=row[17],
         pending=row[18],
+        seq=max(row[19], row[20] or 0),
     )
-    start = row[0] << SHIFT
-    last = connection.execute(_LAST, (start, start | MASK)).get
-    run.seq = max(row[19], 0 if last is None else last & MASK)
-    return row[0], run
 
 
 def missing(connection: apsw.Connection, run_id: str) -> StoreError:

@@ -7,10 +7,9 @@ their signs of life, both by a task that lives only while somebody waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from perdure.clock import Clock
-from perdure.store.sqlite.incarnation import Sign, all_signs, find_dead
+from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.reader import Reader
 
 POLL_SECONDS = 0.05
@@ -23,11 +22,10 @@ POLLS_PER_LOOK = 5
 class Watch:
     """Counts what happened, and wakes whoever waits for the count to rise."""
 
-    def __init__(self, reader: Reader, clock: Clock, workers: str, own: Mapping[str, Sign]) -> None:
+    def __init__(self, reader: Reader, clock: Clock, signs: Signs) -> None:
         self._reader = reader
         self._clock = clock
-        self._workers = workers
-        self._own = own
+        self._signs = signs
         self._mark = 1
         self._version: tuple[int, int] | None = None
         self._event = asyncio.Event()
@@ -85,8 +83,4 @@ class Watch:
                 self.wake()
 
     def _anyone_dead(self) -> bool:
-        for worker in all_signs(self._workers):
-            if worker not in self._own and (sign := find_dead(self._workers, worker)) is not None:
-                sign.let_go()
-                return True
-        return False
+        return any(self._signs.is_dead(worker) for worker in self._signs.all())

@@ -23,8 +23,8 @@ import apsw
 from perdure.clock import Clock
 from perdure.errors import DiskFull, StoreClosed, StoreError, StoreIO, StoreLocked, StoreUnavailable
 from perdure.store.protocol import Batch
-from perdure.store.sqlite.connection import leave_to_parent, open_writer, translate
-from perdure.store.sqlite.incarnation import Sign
+from perdure.store.sqlite.connection import leave_to_parent, open_writer, settings, translate
+from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.place import Place, Reserve
 from perdure.store.sqlite.transaction import Proof, Transaction
 from perdure.store.sqlite.turn import Turn
@@ -37,6 +37,9 @@ JOBS_PER_COMMIT, BYTES_PER_COMMIT = 1000, 4 << 20
 
 CHECKPOINT_PAGES = 1000
 """The write-ahead log is brought home whenever it has grown by so many pages."""
+
+PAGES_GIVEN_BACK = 2000
+"""After a removal the file shrinks by so many pages at most, so that the other processes' turns come soon."""
 
 TURN_PATIENCE_SECONDS = 2.0
 """A turn that takes longer is not waited for: its holder is stopped, not slow."""
@@ -85,15 +88,17 @@ class Commits:
 class Writer:
     """Queues jobs and writes them. `settle` gets the outcomes of each commit, in the writer's thread."""
 
-    def __init__(self, place: Place, clock: Clock, settle: Callable[[list[Outcome], bool], None]) -> None:
+    def __init__(
+        self, place: Place, clock: Clock, signs: Signs, settle: Callable[[list[Outcome], bool], None]
+    ) -> None:
         self.place = place
         self.counts = Commits()
-        self.signs: dict[str, Sign] = {}
         self.quiet = threading.Lock()  # held while SQLite is at work: a fork waits for it
         self.still = False  # whether it could be had, at the last fork
         self.connection: apsw.Connection | None = None
         self.turn: Turn | None = None
         self._clock = clock
+        self._signs = signs
         self._settle = settle
         self._reserve = Reserve(place)
         self._guard: Guard | None = None
@@ -105,6 +110,8 @@ class Writer:
         self._impatient_until = 0.0
         self._checked_pages = 0
         self._inode = (0, 0)
+        self._settings: dict[str, str] = {}
+        self._freed = False
         self._closing = False
         self._closed = threading.Event()
 
@@ -186,9 +193,13 @@ class Writer:
             self._tokens.get()
             self._signalled = False
             while self._queue and self._generation == generation:
+                outcomes: list[tuple[list[Outcome], bool]] = []
                 with self._having(turn):
                     if self._generation == generation:
-                        self._commit_queued()
+                        outcomes = self._commit_queued()
+                # Only now: to tell the loop takes the interpreter's lock, and the others wait for the turn.
+                for some, wrote in outcomes:
+                    self._settle(some, wrote)
             if self._generation != generation:
                 turn.close()
                 return
@@ -203,7 +214,8 @@ class Writer:
         if not taken and time.monotonic() >= self._impatient_until:
             self._waiting_since = time.monotonic()
             turn.take()
-            self._waiting_since = None
+            if turn is self.turn:  # else another thread went on meanwhile
+                self._waiting_since = None
             taken = True
         try:
             yield
@@ -211,17 +223,23 @@ class Writer:
             if taken:
                 turn.give()
 
-    def _commit_queued(self) -> None:
+    def _commit_queued(self) -> list[tuple[list[Outcome], bool]]:
         jobs = self._take()
+        done: list[tuple[list[Outcome], bool]] = []
         while jobs:
             count = 1 if jobs[0].alone else next((n for n, job in enumerate(jobs) if job.alone), len(jobs))
             group, jobs = jobs[:count], jobs[count:]
             before = self.counts.commits
             with self.quiet:
                 outcomes = self._write(group)
-            self._settle(outcomes, self.counts.commits != before)
-        with self.quiet:
-            self._checkpoint()
+            done.append((outcomes, self.counts.commits != before))
+        if self._checkpoint_due():
+            for some, wrote in done:
+                self._settle(some, wrote)
+            done = []
+            with self.quiet:
+                self._checkpoint()
+        return done
 
     def _take(self) -> list[Job]:
         jobs: list[Job] = []
@@ -298,6 +316,7 @@ class Writer:
             connection.execute("ROLLBACK")
         for done in tx.committed:
             done()
+        self._freed = self._freed or tx.freed
         return outcomes
 
     def _run(self, job: Job, tx: Transaction) -> Outcome:
@@ -323,6 +342,7 @@ class Writer:
             connection.set_busy_timeout(round(self.place.busy_seconds * 1000))
             connection.set_wal_hook(self._count_pages)
             self._guard = Guard(connection)
+            self._settings = settings(connection)
             self.connection = connection
             self._inode = _inode(self.place.path)
         return self.connection
@@ -379,18 +399,26 @@ class Writer:
             )
         return None if there else translate(error, path)
 
-    def _checkpoint(self) -> None:
-        """Bring the log home; never waits for a reader. What a reader still needs stays for the next time."""
+    def _checkpoint_due(self) -> bool:
+        if self._freed:
+            return True
         pages = self.counts.wal_pages
         if pages < self._checked_pages:
             self._checked_pages = 0
-        if self.connection is None or pages - self._checked_pages < CHECKPOINT_PAGES:
+        return pages - self._checked_pages >= CHECKPOINT_PAGES
+
+    def _checkpoint(self) -> None:
+        """Bring the log home; never waits for a reader. What a reader still needs stays for the next time."""
+        if self.connection is None:
             return
         try:
+            if self._freed:
+                self._freed = False
+                self.connection.execute(f"PRAGMA incremental_vacuum({PAGES_GIVEN_BACK})").fetchall()
             total, moved = self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
             log.warning("%s: checkpoint failed: %s", self.place.path, error)
-            self._checked_pages = pages
+            self._checked_pages = self.counts.wal_pages
             return
         self._checked_pages = total
         if moved >= total:
@@ -401,17 +429,9 @@ class Writer:
     def facts(self) -> dict[str, str]:
         """What `doctor` tells of the writer."""
         blocked = self.counts.checkpoint_blocked_since
-        reserve = (
-            "none"
-            if not self._reserve.there()
-            else "spent: the disk was full"
-            if self._reserve.spent()
-            else "kept"
-        )
         facts = {
-            "journal_mode": "wal",
-            "synchronous": "FULL",
-            "reserve": reserve,
+            **self._settings,
+            "reserve": self._reserve.state(),
             "wal_pages": str(self.counts.wal_pages),
             "wal_held_by_reader": "no" if blocked is None else f"for {time.monotonic() - blocked:.0f} s",
         }
@@ -423,15 +443,12 @@ class Writer:
         """In a child, after a fork: close what was inherited, unless SQLite was at work in it."""
         if self.turn is not None:
             self.turn.close()
-        for sign in self.signs.values():
-            sign.let_go()
+        self._signs.let_go_own()
         leave_to_parent(self.connection, self.place.path, still=self.still)
         self.connection = None
 
     def _end(self, turn: Turn) -> None:
-        for sign in self.signs.values():
-            sign.remove()
-        self.signs.clear()
+        self._signs.remove_own()
         with self._having(turn), self.quiet:
             self._disconnect()
         turn.close()

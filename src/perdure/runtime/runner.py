@@ -21,6 +21,7 @@ from perdure.errors import (
     PerdureError,
     Signal,
     StaleEpoch,
+    StoreError,
 )
 from perdure.journal import Journal, SnapshotPolicy, restore
 from perdure.recovery.verdicts import DropTail, after_mismatch
@@ -33,7 +34,7 @@ from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.record import RunRecord
-from perdure.store.protocol import NEVER, Batch, Claimed, RowChange
+from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, Message, RowChange
 
 log = logging.getLogger("perdure.run")
 
@@ -70,8 +71,13 @@ async def drive(
             raise
         task.uncancel()
         log.warning("run %s: the lease is lost; the new owner carries it on", run_id)
+        await runner.hand_over()
     except (LeaseLost, StaleEpoch) as error:
         log.warning("run %s: %s", run_id, error)
+        await runner.hand_over()
+    except Exception:
+        await runner.let_go()
+        raise
     finally:
         host.leases.drop(run_id)
         runner.abandon()
@@ -89,6 +95,7 @@ class Runner:
         self._breath = host.clock.monotonic()
         self._failures = 0
         self.over = False
+        self._inbox: tuple[Inbound, ...] = ()
 
     async def run(self) -> None:
         """Load, resume, and execute steps until the run cannot go on now."""
@@ -109,6 +116,31 @@ class Runner:
         else:
             await asyncio.shield(self.host.store.release(self.claimed.row.run_id, self.claimed.row.epoch))
 
+    async def hand_over(self) -> None:
+        """The lease is gone: what acts came to after that reaches the new owner as late results."""
+        if self.ride is None:
+            return
+        for receipt, key in self.ride.journal.refused:
+            data = {
+                "path": receipt.path,
+                "attempt": receipt.attempt,
+                "key": key,
+                "outcome": receipt.outcome,
+                "value": receipt.value,
+            }
+            late = Message(self.ride.run_id, f"late-{key}-{receipt.attempt}", "late", codec.encode(data))
+            try:
+                await self.host.store.deliver(late)
+            except StoreError as error:
+                log.error("run %s: a late result of %s is lost: %s", self.ride.run_id, receipt.path, error)
+
+    async def let_go(self) -> None:
+        """The drive failed: give the lease back, so that the run can be claimed as soon as the cause is mended."""
+        try:
+            await self.host.store.release(self.claimed.row.run_id, self.claimed.row.epoch)
+        except StoreError as error:
+            log.error("run %s: its lease lapses by itself: %s", self.claimed.row.run_id, error)
+
     def abandon(self) -> None:
         """Send nothing more."""
         if self.ride is not None:
@@ -118,6 +150,7 @@ class Runner:
 
     async def _load(self) -> Drive:
         loaded = await self.host.store.load(self.claimed.row.run_id)
+        self._inbox = loaded.inbox
         try:
             past = await restore(self.host.store, loaded)
         except Damaged as damage:
@@ -154,7 +187,7 @@ class Runner:
     async def _resume(self, ride: Drive) -> None:
         """Take messages and mark the calls that the last owner left without a receipt."""
         first = ride.record.seq == 1
-        await ride.apply_inbox((await self.host.store.load(ride.run_id)).inbox)
+        await ride.apply_inbox(self._inbox)
         open_calls = tuple(call.path for call in ride.record.calls.values() if call.standing == "open")
         if not first:
             await ride.journal.append(

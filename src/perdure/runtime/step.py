@@ -182,7 +182,8 @@ class LiveRun(Run[Any, Any, Any]):
                 task.cancel()
             await asyncio.wait(tasks)
             raise
-        execution.replay.branches(1)
+        finally:
+            execution.replay.branches(1)
         outcomes = [task.result() for task in tasks]
         for outcome in outcomes:
             if isinstance(outcome.error, Signal):

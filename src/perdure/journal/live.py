@@ -1,12 +1,4 @@
-"""Where facts and bytes meet: append, flush, barrier, load.
-
-Everyone above speaks of events and runs; everyone below of bytes. This file alone knows how an event becomes
-a frame,
-how frames are chained, when a snapshot is taken, and which values live in blobs. It keeps law 1 (`barrier`
-returns
-only when everything appended before it is durable), law 5 (a snapshot is used only if it is whole) and law 21
-(nothing is served whose chain does not verify).
-"""
+"""One run's events while this process holds its lease: append, flush, barrier, fences, transactions."""
 
 from __future__ import annotations
 
@@ -16,26 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-import msgspec
-from msgspec import Struct
-
 from perdure import codec
-from perdure.clock import SYSTEM, Clock
-from perdure.errors import Damaged, NoSuchRun, PerdureError, StoreError
+from perdure.clock import Clock
+from perdure.errors import PerdureError, StoreError
+from perdure.journal.outline import BLOB_BYTES, outline
+from perdure.journal.past import Past
+from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot
 from perdure.state import events as e
 from perdure.state.fold import fold
 from perdure.state.record import RunRecord
 from perdure.store.protocol import (
-    GENESIS,
     Appended,
     Batch,
     Blob,
-    Inbound,
-    Loaded,
     Message,
     RowChange,
-    RunRow,
-    Snapshot,
     Store,
     Stored,
     Tx,
@@ -45,12 +32,6 @@ log = logging.getLogger("perdure.journal")
 
 Durability: TypeAlias = Literal["effects", "step", "strict"]
 """What waits for the disk beside the acts themselves (DESIGN: output commit)."""
-
-BLOB_BYTES = 256 * 1024
-"""Where an event's frame is larger than this, its values that are larger are kept out of line.
-
-Once per run.
-"""
 
 PENDING_EVENTS, PENDING_BYTES = 64, 1 << 18
 """Events are handed to the store when so many, or so many bytes of them, have gathered …"""
@@ -62,11 +43,6 @@ UNACKED_EVENTS = 1024
 """An appender waits for the disk when so many events are neither durable nor refused."""
 
 
-class _SnapshotBody(Struct, frozen=True, array_like=True):
-    record: RunRecord  # with state None
-    state: bytes
-
-
 @dataclass(frozen=True, slots=True)
 class Fences:
     """What must still hold when a fenced append is written: see `perdure.store.protocol.Batch`."""
@@ -75,64 +51,8 @@ class Fences:
     not_after: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
-    """A run as it was loaded: verified and folded."""
-
-    row: RunRow
-    record: RunRecord
-    digest: bytes
-    inbox: tuple[Inbound, ...]
-    snapshot_seq: int
-    tail_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """What `verify` found: `seq` and `what` name the first damage, if there is any."""
-
-    ok: bool
-    events: int
-    seq: int = 0
-    what: str = ""
-
-
-class SnapshotPolicy:
-    """When a snapshot is due: `every` events, or such that reading and folding the tail takes `seconds`.
-
-    The bound by time also waits until the tail has grown as large as the last snapshot, so that snapshots
-    cost no
-    more than the log itself: bytes stay linear in the length of the run.
-    """
-
-    def __init__(self, every: int | None, seconds: float | None) -> None:
-        self.every = every
-        self.seconds = seconds
-
-    def due(self, events: int, tail_bytes: int, snapshot_bytes: int) -> bool:
-        """Whether `events` of `tail_bytes` since a snapshot of `snapshot_bytes` ask for another."""
-        if self.every is not None:
-            return events >= self.every
-        if self.seconds is None:
-            return False
-        cost = events * FOLD_SECONDS_PER_EVENT + tail_bytes * READ_SECONDS_PER_BYTE
-        return cost >= self.seconds and tail_bytes >= snapshot_bytes
-
-
-FOLD_SECONDS_PER_EVENT = 4e-6
-READ_SECONDS_PER_BYTE = 2e-9
-"""Measured by bench/load.py on this code.
-
-Replaced by the process's own loads as they happen (`observe_load`).
-"""
-
-
-def observe_load(events: int, size: int, seconds: float) -> None:
-    """Learn from a real load what an event costs here; a slow moving mean, large loads only."""
-    global FOLD_SECONDS_PER_EVENT
-    if events >= 500:
-        seen = max(seconds - size * READ_SECONDS_PER_BYTE, 0.0) / events
-        FOLD_SECONDS_PER_EVENT += 0.25 * (seen - FOLD_SECONDS_PER_EVENT)
+Receipt: TypeAlias = tuple[e.CallSettled, str]
+"""The outcome of an act, and the act's key."""
 
 
 class Journal:
@@ -141,6 +61,7 @@ class Journal:
     `append` gives events their numbers and folds them at once; they reach the store in the background.
     Appends of one
     run are serialised with fenced appends and transactional calls, which must see the last event durable.
+    `refused` holds the receipts of acts that the store would not take, because the lease had gone.
     """
 
     def __init__(
@@ -164,6 +85,8 @@ class Journal:
         self._pending_bytes = 0
         self._pending_blobs: list[Blob] = []
         self._pending_taken: list[int] = []
+        self._pending_receipts: list[Receipt] = []
+        self.refused: list[Receipt] = []
         self._since = 0.0
         self._sent = past.record.seq
         self._unacked = 0
@@ -199,13 +122,20 @@ class Journal:
             self._add((body,), ())
 
     def _add(self, bodies: Sequence[e.AnyBody], taken: Sequence[int]) -> None:
+        receipts = [
+            (body, self.record.calls[body.path].key)
+            for body in bodies
+            if isinstance(body, e.CallSettled) and body.head is None
+        ]
         if self.failure is not None:
+            self.refused.extend(receipts)
             raise self.failure
         if self._early:
             bodies = (*self._early, *bodies)
             self._early = []
         for body in bodies:
             self._pending.append(self._encode(body))
+        self._pending_receipts.extend(receipts)
         self._pending_taken.extend(taken)
         if len(self._pending) >= PENDING_EVENTS or self._pending_bytes >= PENDING_BYTES:
             self.flush()
@@ -256,21 +186,22 @@ class Journal:
         if self._progress and batch.row is None and batch.events:
             self._progress = False
             batch = replace(batch, row=RowChange(progress=True))
-        count = len(batch.events)
+        count, receipts = len(batch.events), self._pending_receipts
+        self._pending_receipts = []
         self._sent += count
         self._unacked += count
         self.commits += 1
         future = self.store.append(batch)
-        future.add_done_callback(lambda done: self._acknowledged(done, count))
+        future.add_done_callback(lambda done: self._acknowledged(done, count, receipts))
         self._last = future
         return future
 
-    def _acknowledged(self, done: asyncio.Future[Appended], count: int) -> None:
+    def _acknowledged(self, done: asyncio.Future[Appended], count: int, receipts: list[Receipt]) -> None:
         self._unacked -= count
-        if done.cancelled():
-            self.failure = self.failure or StoreError("the store gave up on a write")
-        elif (error := done.exception()) is not None and self.failure is None:
-            self.failure = error
+        error = StoreError("the store gave up on a write") if done.cancelled() else done.exception()
+        if error is not None:
+            self.failure = self.failure or error
+            self.refused.extend(receipts)
 
     async def barrier(self) -> None:
         """Return when everything appended so far is durable. Raises what the store refused it with."""
@@ -438,175 +369,3 @@ class Journal:
 def _is_fence(error: BaseException) -> bool:
     from_fence = getattr(error, "code", "")
     return from_fence in ("S111", "S116")
-
-
-# ---------------------------------------------------------------------------------------------- values out
-# of line
-
-_BLOB_HEADER = b"\xc7\x10\x40"  # msgpack ext 8, 16 bytes, code 64: the address of a blob by its digest
-
-
-def outline(body: e.AnyBody) -> tuple[e.AnyBody, list[Blob]]:
-    """The body with each large value replaced by its blob's address, and those blobs."""
-    blobs: list[Blob] = []
-
-    def away(value: Any) -> Any:
-        if isinstance(value, bytes) and len(value) > BLOB_BYTES:
-            digest = codec.digest(value)
-            blobs.append(Blob(digest, value))
-            return _BLOB_HEADER + digest
-        return value
-
-    return _change_values(body, away), blobs
-
-
-def _change_values(body: e.AnyBody, change: Callable[[bytes], bytes]) -> e.AnyBody:
-    changed: e.AnyBody = _map_values(body, change)
-    return changed
-
-
-def _map_values(node: Any, change: Callable[[Any], Any]) -> Any:
-    """The same structure with `change` applied to every bytes value in it."""
-    if isinstance(node, bytes):
-        return change(node)
-    if isinstance(node, tuple):
-        return tuple(_map_values(item, change) for item in node)
-    if isinstance(node, Struct):
-        fields = {name: _map_values(getattr(node, name), change) for name in node.__struct_fields__}
-        return type(node)(**fields)
-    return node
-
-
-async def _inline(body: e.AnyBody, store: Store, run_id: str) -> e.AnyBody:
-    """The body with each blob's address replaced by its bytes."""
-    found: dict[bytes, bytes] = {}
-
-    def collect(value: bytes) -> bytes:
-        if len(value) == 19 and value.startswith(_BLOB_HEADER):
-            found[value] = b""
-        return value
-
-    _change_values(body, collect)
-    if not found:
-        return body
-    for address in found:
-        data = await store.blob(run_id, address[3:])
-        if codec.digest(data) != address[3:]:
-            raise Damaged(f"a large value of run {run_id} does not match its digest", run_id=run_id)
-        found[address] = data
-    return _change_values(body, lambda value: found.get(value, value))
-
-
-# ---------------------------------------------------------------------------------------------- load
-
-
-def pack_snapshot(record: RunRecord, digest: bytes) -> Snapshot:
-    """A folded run as bytes, with a digest of its own in front: 16 bytes, then the frame."""
-    body = _SnapshotBody(msgspec.structs.replace(record, state=None), codec.encode(record.state))
-    frame = codec.pack(body)
-    return Snapshot(record.seq, codec.digest(digest, frame) + frame, digest)
-
-
-def unpack_snapshot(snapshot: Snapshot) -> RunRecord:
-    """The run that a snapshot holds. Raises Damaged if it is not whole."""
-    check, frame = snapshot.data[:16], snapshot.data[16:]
-    if codec.digest(snapshot.digest, frame) != check:
-        raise Damaged(f"the snapshot at event {snapshot.seq} does not match its digest", seq=snapshot.seq)
-    body = codec.unpack(frame, _SnapshotBody)
-    return msgspec.structs.replace(body.record, state=codec.decode(body.state))
-
-
-async def load(store: Store, run_id: str) -> Past:
-    """A run, verified and folded.
-
-    A damaged snapshot is passed over with a warning; a damaged event raises Damaged.
-    """
-    return await restore(store, await store.load(run_id))
-
-
-async def restore(store: Store, loaded: Loaded) -> Past:
-    """Fold what was loaded: the newest whole snapshot and the events after it, else all events."""
-    run_id = loaded.row.run_id
-    record, digest, start = RunRecord(), GENESIS, 0
-    stored: Sequence[Stored] = loaded.events
-    began = SYSTEM.monotonic()
-    if loaded.snapshot is not None:
-        try:
-            record, digest = unpack_snapshot(loaded.snapshot), loaded.snapshot.digest
-            start = loaded.snapshot.seq
-        except Damaged as damage:
-            log.warning("run %s: %s; all events are read instead", run_id, damage.what)
-            stored = await read_all(store, run_id)
-    size = 0
-    for item in stored:
-        event, digest = await _open(store, run_id, item, record.seq, digest)
-        record = fold(record, event, codec.decode)
-        size += len(item.data)
-    if record.seq != loaded.row.seq:
-        raise Damaged(
-            f"run {run_id} ends at event {record.seq}, its row says {loaded.row.seq}", run_id=run_id
-        )
-    observe_load(len(stored), size, SYSTEM.monotonic() - began)
-    return Past(loaded.row, record, digest, loaded.inbox, start, size)
-
-
-async def read_all(store: Store, run_id: str) -> list[Stored]:
-    """Every stored event of a run, in order."""
-    stored: list[Stored] = []
-    while page := await store.read(run_id, stored[-1].seq if stored else 0):
-        stored.extend(page)
-    return stored
-
-
-async def _open(store: Store, run_id: str, item: Stored, before: int, digest: bytes) -> tuple[e.Event, bytes]:
-    chained = codec.chain(digest, item.data)
-    if item.seq != before + 1:
-        raise Damaged(f"run {run_id}: event {before + 1} is missing", run_id=run_id, seq=before + 1)
-    if chained != item.digest:
-        raise Damaged(
-            f"run {run_id}: event {item.seq} does not match its digest", run_id=run_id, seq=item.seq
-        )
-    event = codec.unpack(item.data, e.Event)
-    if event.seq != item.seq:
-        raise Damaged(
-            f"run {run_id}: event {item.seq} carries number {event.seq}", run_id=run_id, seq=item.seq
-        )
-    outlined = item.data[1] or _BLOB_HEADER in item.data  # a compressed frame hides what it holds
-    body = await _inline(event.body, store, run_id) if outlined else event.body
-    return (event if body is event.body else e.Event(event.seq, event.at, event.epoch, body)), chained
-
-
-async def history(store: Store, run_id: str, after: int = 0) -> list[e.Event]:
-    """Every event of a run with seq > after, decoded; the chain is verified from its start.
-
-    Raises Damaged.
-    """
-    events: list[e.Event] = []
-    digest, before = GENESIS, 0
-    for item in await read_all(store, run_id):
-        event, digest = await _open(store, run_id, item, before, digest)
-        before = event.seq
-        events.append(event)
-    return [event for event in events if event.seq > after]
-
-
-async def verify(store: Store, run_id: str) -> Verification:
-    """Check a run's chain, its blobs, its snapshots against a full fold, and its row. Writes nothing."""
-    record, digest = RunRecord(), GENESIS
-    snapshots = {snapshot.seq: snapshot for snapshot in await store.snapshots(run_id)}
-    try:
-        row = await store.row(run_id)
-        for item in await read_all(store, run_id):
-            event, digest = await _open(store, run_id, item, record.seq, digest)
-            record = fold(record, event, codec.decode)
-            if (snapshot := snapshots.pop(record.seq, None)) is not None:
-                whole = pack_snapshot(record, digest)
-                if whole.data != snapshot.data and unpack_snapshot(snapshot) != record:
-                    raise Damaged(f"the snapshot at event {record.seq} differs from the fold", seq=record.seq)
-        if record.seq < row.seq or not record.seq:
-            raise Damaged(f"event {record.seq + 1} is missing", seq=record.seq + 1)
-    except NoSuchRun:
-        raise
-    except (Damaged, PerdureError) as damage:
-        return Verification(False, record.seq, getattr(damage, "seq", record.seq + 1), damage.what)
-    return Verification(True, record.seq)

@@ -1,0 +1,144 @@
+"""A run as it was: read, verified against its chain, folded. Law 21: damage is never served."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure import codec
+from perdure.clock import SYSTEM
+from perdure.errors import Damaged, NoSuchRun, PerdureError
+from perdure.journal.outline import BLOB_HEADER, inline
+from perdure.journal.snapshots import observe_load, pack_snapshot, unpack_snapshot
+from perdure.state import events as e
+from perdure.state.fold import fold
+from perdure.state.record import RunRecord
+from perdure.store.protocol import (
+    GENESIS,
+    Inbound,
+    Loaded,
+    RunRow,
+    Store,
+    Stored,
+)
+
+log = logging.getLogger("perdure.journal")
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A run as it was loaded: verified and folded."""
+
+    row: RunRow
+    record: RunRecord
+    digest: bytes
+    inbox: tuple[Inbound, ...]
+    snapshot_seq: int
+    tail_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found: `seq` and `what` name the first damage, if there is any."""
+
+    ok: bool
+    events: int
+    seq: int = 0
+    what: str = ""
+
+
+async def load(store: Store, run_id: str) -> Past:
+    """A run, verified and folded.
+
+    A damaged snapshot is passed over with a warning; a damaged event raises Damaged.
+    """
+    return await restore(store, await store.load(run_id))
+
+
+async def restore(store: Store, loaded: Loaded) -> Past:
+    """Fold what was loaded: the newest whole snapshot and the events after it, else all events."""
+    run_id = loaded.row.run_id
+    record, digest, start = RunRecord(), GENESIS, 0
+    stored: Sequence[Stored] = loaded.events
+    began = SYSTEM.monotonic()
+    if loaded.snapshot is not None:
+        try:
+            record, digest = unpack_snapshot(loaded.snapshot), loaded.snapshot.digest
+            start = loaded.snapshot.seq
+        except Damaged as damage:
+            log.warning("run %s: %s; all events are read instead", run_id, damage.what)
+            stored = await read_all(store, run_id)
+    size = 0
+    for item in stored:
+        event, digest = await _open(store, run_id, item, record.seq, digest)
+        record = fold(record, event, codec.decode)
+        size += len(item.data)
+    if record.seq != loaded.row.seq:
+        raise Damaged(
+            f"run {run_id} ends at event {record.seq}, its row says {loaded.row.seq}", run_id=run_id
+        )
+    observe_load(len(stored), size, SYSTEM.monotonic() - began)
+    return Past(loaded.row, record, digest, loaded.inbox, start, size)
+
+
+async def read_all(store: Store, run_id: str) -> list[Stored]:
+    """Every stored event of a run, in order."""
+    stored: list[Stored] = []
+    while page := await store.read(run_id, stored[-1].seq if stored else 0):
+        stored.extend(page)
+    return stored
+
+
+async def _open(store: Store, run_id: str, item: Stored, before: int, digest: bytes) -> tuple[e.Event, bytes]:
+    chained = codec.chain(digest, item.data)
+    if item.seq != before + 1:
+        raise Damaged(f"run {run_id}: event {before + 1} is missing", run_id=run_id, seq=before + 1)
+    if chained != item.digest:
+        raise Damaged(
+            f"run {run_id}: event {item.seq} does not match its digest", run_id=run_id, seq=item.seq
+        )
+    event = codec.unpack(item.data, e.Event)
+    if event.seq != item.seq:
+        raise Damaged(
+            f"run {run_id}: event {item.seq} carries number {event.seq}", run_id=run_id, seq=item.seq
+        )
+    outlined = item.data[1] or BLOB_HEADER in item.data  # a compressed frame hides what it holds
+    body = await inline(event.body, store, run_id) if outlined else event.body
+    return (event if body is event.body else e.Event(event.seq, event.at, event.epoch, body)), chained
+
+
+async def history(store: Store, run_id: str, after: int = 0) -> list[e.Event]:
+    """Every event of a run with seq > after, decoded; the chain is verified from its start.
+
+    Raises Damaged.
+    """
+    events: list[e.Event] = []
+    digest, before = GENESIS, 0
+    for item in await read_all(store, run_id):
+        event, digest = await _open(store, run_id, item, before, digest)
+        before = event.seq
+        events.append(event)
+    return [event for event in events if event.seq > after]
+
+
+async def verify(store: Store, run_id: str) -> Verification:
+    """Check a run's chain, its blobs, its snapshots against a full fold, and its row. Writes nothing."""
+    record, digest = RunRecord(), GENESIS
+    snapshots = {snapshot.seq: snapshot for snapshot in await store.snapshots(run_id)}
+    try:
+        row = await store.row(run_id)
+        for item in await read_all(store, run_id):
+            event, digest = await _open(store, run_id, item, record.seq, digest)
+            record = fold(record, event, codec.decode)
+            if (snapshot := snapshots.pop(record.seq, None)) is not None:
+                whole = pack_snapshot(record, digest)
+                if whole.data != snapshot.data and unpack_snapshot(snapshot) != record:
+                    raise Damaged(f"the snapshot at event {record.seq} differs from the fold", seq=record.seq)
+        if record.seq < row.seq or not record.seq:
+            raise Damaged(f"event {record.seq + 1} is missing", seq=record.seq + 1)
+    except NoSuchRun:
+        raise
+    except (Damaged, PerdureError) as damage:
+        return Verification(False, record.seq, getattr(damage, "seq", record.seq + 1), damage.what)
+    return Verification(True, record.seq)

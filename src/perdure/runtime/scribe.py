@@ -1,0 +1,106 @@
+"""Changes of a state -> the operations of a patch, in bytes.
+
+What the open step has recorded already is referred to: a changed value, or a part of one, whose bytes occur inside
+a recorded value is stored there and nowhere else (equal bytes, never identity). Knows nothing of live objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import is_
+from typing import Any, Final
+
+from perdure.codec import encode
+from perdure.state.events import Delete, Key, OddKey, Op, Ref, Set, Splice, Value
+from perdure.state.patch import Change, Cut, Drop, Other, Place
+
+REF_FROM: Final = 16
+"""Values of fewer bytes are written again rather than referred to."""
+
+PART_FROM: Final = 96
+"""Parts of a new value that are looked for on their own have at least this many bytes: each costs a path."""
+
+_TEXTS: Final = frozenset({str, bytes})
+_CONTAINERS: Final = frozenset({dict, list, tuple})
+_PARTS: Final = _TEXTS | _CONTAINERS
+
+
+class Scribe:
+    """Writes the changes of one step. `values` are the step's recorded values by event."""
+
+    def __init__(self, values: Mapping[int, bytes]) -> None:
+        self._recorded = [(seq, values[seq]) for seq in sorted(values) if len(values[seq]) >= REF_FROM]
+
+    def ops(self, changes: Iterable[Change]) -> tuple[Op, ...]:
+        """The changes as operations, in their order."""
+        out: list[Op] = []
+        for change in changes:
+            later: list[Op] = []
+            path = change.path
+            if isinstance(change, Cut):
+                values = [
+                    self._value(value, path, at, later)
+                    for at, value in enumerate(change.values, change.start)
+                ]
+                out.append(Splice(_keys(path), change.start, change.length, tuple(values)))
+            elif isinstance(change, Drop):
+                out.append(Delete(_keys(path)))
+            else:
+                out.append(Set(_keys(path), self._value(change.value, path, None, later)))
+            out += later
+        return tuple(out)
+
+    def written(self, data: bytes) -> Value:
+        """Value bytes, or where the step has recorded them."""
+        if len(data) >= REF_FROM:
+            for seq, recorded in self._recorded:
+                at = recorded.find(data)
+                if at >= 0:
+                    return Ref(seq, at, len(data))
+        return data
+
+    def _value(self, value: Any, path: Place, at: int | None, later: list[Op]) -> Value:
+        """A new value at a path, or at an index below it; parts that are recorded are left out and set `later`."""
+        data = encode(value)
+        if not self._recorded:
+            return data
+        written = self.written(data)
+        if len(data) < PART_FROM or written is not data or type(value) not in _CONTAINERS:
+            return written
+        hollow = self._hollow(value, path if at is None else (*path, at), later)
+        return encode(hollow) if later and hollow is not value else data
+
+    def _hollow(self, value: Any, path: Place, later: list[Op]) -> Any:
+        """The value with `None` for each part that the step has recorded; itself if none is."""
+        if type(value) is dict:
+            parts = {
+                key: self._part(item, path, key if type(key) is str else Other(key), later)
+                for key, item in value.items()
+                if type(item) in _PARTS
+            }
+            changed = {key: part for key, part in parts.items() if part is not value[key]}
+            return {**value, **changed} if changed else value
+        items = [
+            self._part(item, path, at, later) if type(item) in _PARTS else item
+            for at, item in enumerate(value)
+        ]
+        return value if all(map(is_, items, value)) else type(value)(items)
+
+    def _part(self, value: Any, path: Place, key: str | int | Other, later: list[Op]) -> Any:
+        if type(value) in _TEXTS and len(value) * 4 < PART_FROM:
+            return value
+        data = encode(value)
+        if len(data) < PART_FROM:
+            return value
+        written = self.written(data)
+        if written is not data:
+            later.append(Set(_keys((*path, key)), written))
+            return None
+        return self._hollow(value, (*path, key), later) if type(value) in _CONTAINERS else value
+
+
+def _keys(path: Place) -> tuple[Key, ...]:
+    for key in path:
+        if type(key) is Other:
+            return tuple([OddKey(encode(key.key)) if type(key) is Other else key for key in path])  # type: ignore[misc]
+    return path  # type: ignore[return-value]

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from perdure.cli.screen import Row, Screen, commands, pairs, word
+from perdure.cli.screen import Row, Screen, word
 from perdure.state.events import Event
 from perdure.state.record import RunRecord
 from perdure.store.protocol import NEVER, RunRow
@@ -218,7 +218,7 @@ def draw_run(
     elif record.held is not None and upto is None:
         screen.draw(Text.assemble("\n", ("held  ", "bold magenta"), clean(record.held.detail)))
     if answer.remedies and upto is None:
-        screen.draw(commands(answer.remedies))
+        screen.draw_commands(answer.remedies)
 
 
 def _span(row: RunRow, record: RunRecord) -> str:
@@ -241,9 +241,9 @@ def draw_why(answer: Why) -> None:
     screen = Screen()
     screen.draw(Text.assemble((clean(answer.run_id), "bold"), "   ", word(answer.condition.word)))
     screen.draw(Text(answer.headline, "bold"))
-    screen.draw(pairs([(fact.label, fact.text) for fact in answer.facts]))
+    screen.draw_pairs([(fact.label, fact.text) for fact in answer.facts])
     if answer.remedies:
-        screen.draw(commands(answer.remedies))
+        screen.draw_commands(answer.remedies)
 
 
 def events_listed(events: Iterable[Event]) -> Iterable[str]:

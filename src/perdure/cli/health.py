@@ -177,7 +177,11 @@ async def _open_runs(store: Store) -> list[Finding]:
     for row in rows:
         words.setdefault(condition(row, store.now()).word, []).append(row.run_id)
     findings = [
-        Finding("open runs", "ok", ", ".join(f"{len(ids)} {word}" for word, ids in words.items()) or "none")
+        Finding(
+            "open runs",
+            "ok",
+            ", ".join(f"{len(ids)} {word}" for word, ids in sorted(words.items())) or "none",
+        )
     ]
     for word in ("interrupted", "silent", "overdue"):
         if ids := words.get(word):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.cli.screen import Row, Screen, age, commands, word
+from perdure.cli.screen import Row, Screen, age, word
 from perdure.store.protocol import RunRow
 from perdure.timeline.amounts import counted, duration
 from perdure.timeline.condition import Condition
@@ -25,7 +25,7 @@ def draw_runs(found: Sequence[tuple[RunRow, Condition]], now: int, *, more: bool
     screen.draw(age(_summary([state for _, state in found], more)))
     stuck = [row for row, state in found if state.needs in ("person", "worker")]
     if stuck:
-        screen.draw(commands([f"perdure why {clean(stuck[0].run_id)}"]))
+        screen.draw_commands([f"perdure why {clean(stuck[0].run_id)}"])
 
 
 def _row(row: RunRow, state: Condition, now: int) -> Row:

@@ -97,7 +97,19 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: nothing more to say
         code = exits.FAILURE
+    except Exception as fault:  # noqa: BLE001 - a fault of perdure's own is told like any other error
+        code = _told(_wrapped(fault), options)
     sys.exit(code)
+
+
+def _wrapped(fault: Exception) -> PerdureError:
+    error = PerdureError(
+        f"a fault in perdure itself: {type(fault).__name__}: {fault}",
+        safe="What was acknowledged before is safe; perdure verify tells what is whole.",
+        remedy="the same command with --trace shows where; please report it",
+    )
+    error.__cause__ = fault
+    return error
 
 
 def _forgive_narrow_encodings() -> None:

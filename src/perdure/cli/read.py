@@ -192,7 +192,7 @@ async def _stats(options: Options) -> int:
 
         print_document({"store": url, **stats_document(numbers)})
         return 0
-    from perdure.cli.screen import Screen, pairs
+    from perdure.cli.screen import Screen
     from perdure.timeline.amounts import size
     from perdure.timeline.plain import clean
 
@@ -203,17 +203,15 @@ async def _stats(options: Options) -> int:
     per_event = f", {numbers.event_bytes / numbers.events:.0f} B each" if numbers.events else ""
     parts = f"events {size(numbers.event_bytes)}, snapshots {size(numbers.snapshot_bytes)}"
     parts += f", large values {size(numbers.blob_bytes)}"
-    screen.draw(
-        pairs(
-            [
-                ("store", clean(url)),
-                ("runs", f"{total:,}" + (f": {kinds}" if kinds else "")),
-                ("events", f"{numbers.events:,}{per_event}"),
-                ("bytes", f"{size(stored_bytes)}: {parts}"),
-                ("file", f"{size(numbers.file_bytes)}, write-ahead log {size(numbers.wal_bytes)}"),
-                *((clean(name), clean(fact)) for name, fact in numbers.facts.items() if name != "file"),
-            ],
-            indent=0,
-        )
+    screen.draw_pairs(
+        [
+            ("store", clean(url)),
+            ("runs", f"{total:,}" + (f": {kinds}" if kinds else "")),
+            ("events", f"{numbers.events:,}{per_event}"),
+            ("bytes", f"{size(stored_bytes)}: {parts}"),
+            ("file", f"{size(numbers.file_bytes)}, write-ahead log {size(numbers.wal_bytes)}"),
+            *((clean(name), clean(fact)) for name, fact in numbers.facts.items() if name != "file"),
+        ],
+        indent=0,
     )
     return 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 PIPE_WIDTH = 240
@@ -71,6 +70,23 @@ class Screen:
             for line in _laid_out(row, widths, self.console.width):
                 self.draw(line)
 
+    def draw_pairs(self, labels: Iterable[tuple[str, str]], *, style: str = "dim", indent: int = 2) -> None:
+        """Draw labels and what is said of each; a long text goes on below its own beginning."""
+        said = [(Text(" " * indent + label, style), Text(text)) for label, text in labels]
+        wide = max((label.cell_len for label, _ in said), default=0) + GAP
+        for label, text in said:
+            room = max(self.console.width - wide, REST_MIN)
+            first, *rest = text.wrap(self.console, room) or [Text()]
+            label.append(" " * (wide - label.cell_len))
+            self.draw(Text.assemble(label, first, no_wrap=True, overflow="ignore"))
+            for line in rest:
+                self.draw(Text.assemble(" " * wide, line, no_wrap=True, overflow="ignore"))
+
+    def draw_commands(self, remedies: Iterable[str], *, label: str = "next") -> None:
+        """Draw what can be done now: commands that can be copied as they stand."""
+        pairs = [(label if index == 0 else "", remedy) for index, remedy in enumerate(remedies)]
+        self.draw_pairs(pairs, style="bold", indent=0)
+
 
 def _laid_out(row: list[Text], widths: Sequence[int], width: int) -> Iterator[Text]:
     """One row as a line, or two where too little is left for its last cell."""
@@ -96,26 +112,6 @@ def word(status: str) -> Text:
 
 def _text(cell: str | Text) -> Text:
     return cell if isinstance(cell, Text) else Text(cell)
-
-
-def pairs(labels: Iterable[tuple[str, str]], *, indent: int = 2) -> Table:
-    """Labels, dim, and what is said of each; long texts wrap inside their own column."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="dim")
-    table.add_column(overflow="fold")
-    for label, text in labels:
-        table.add_row(Text(" " * indent + label), Text(text))
-    return table
-
-
-def commands(remedies: Iterable[str], *, label: str = "next") -> Table:
-    """What can be done now: commands that can be copied as they stand."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
-    for index, remedy in enumerate(remedies):
-        table.add_row(Text(label if index == 0 else ""), Text(remedy))
-    return table
 
 
 def age(text: str) -> Text:

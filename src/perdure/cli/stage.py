@@ -9,7 +9,7 @@ from rich.text import Text
 
 from perdure.agent import Finished
 from perdure.cli.drawing import draw_timeline
-from perdure.cli.screen import Screen, commands, pairs
+from perdure.cli.screen import Screen
 from perdure.demo.ledger import money
 from perdure.demo.play import GOAL, RUN_ID, Ending, Scene, Setting
 from perdure.timeline.amounts import counted
@@ -32,15 +32,13 @@ def draw_opening(setting: Setting) -> None:
     leaves = "Nothing leaves this machine." if setting.model == "scripted" else "Only the model is elsewhere."
     screen.draw(Text.assemble(("perdure demo", "bold"), f"   a refund desk and a bank. {leaves}"))
     screen.draw()
-    screen.draw(
-        pairs(
-            [
-                ("goal", GOAL),
-                ("model", f"{setting.model}; each question to it is counted"),
-                ("bank", f"process {setting.bank_pid}, its own ledger; asked twice, it pays twice"),
-                ("folder", str(setting.folder)),
-            ]
-        )
+    screen.draw_pairs(
+        [
+            ("goal", GOAL),
+            ("model", f"{setting.model}; each question to it is counted"),
+            ("bank", f"process {setting.bank_pid}, its own ledger; asked twice, it pays twice"),
+            ("folder", str(setting.folder)),
+        ]
     )
     screen.draw()
 
@@ -59,7 +57,7 @@ def draw_ending(setting: Setting, ending: Ending) -> None:
     screen.draw()
     draw_timeline(screen, lines(ending.events), whole=True)
     screen.draw()
-    screen.draw(pairs(_count(ending)))
+    screen.draw_pairs(_count(ending))
     screen.draw()
     store = f"--store {setting.store}"
     if ending.ok:
@@ -67,10 +65,8 @@ def draw_ending(setting: Setting, ending: Ending) -> None:
     else:
         screen.draw(Text.assemble(("  ✗ ", "bold red"), (_wrong(ending), "bold")))
     screen.draw()
-    screen.draw(
-        commands([f"perdure show {RUN_ID} {store}", f"perdure runs {store}"], label="  look"),
-        commands(["perdure init    writes agent.py, an agent of your own to start from"], label="  next"),
-    )
+    screen.draw_commands([f"perdure show {RUN_ID} {store}", f"perdure runs {store}"], label="  look")
+    screen.draw_commands(["perdure init    writes agent.py, an agent of your own"], label="  next")
 
 
 def _count(ending: Ending) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from perdure.timeline.amounts import stamp
 from perdure.timeline.condition import Condition
 from perdure.timeline.plain import jsonable
 from perdure.timeline.reason import Why
-from perdure.timeline.view import Call, Line, Reference, argument, plain
+from perdure.timeline.view import Call, Line, Reference, argument, place, plain
 
 
 def run_document(row: RunRow, state: Condition) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _head(head: e.CallHead) -> dict[str, Any]:
 
 
 def _op(op: e.Op) -> dict[str, Any]:
-    path = [jsonable(plain(key)) if isinstance(key, bytes) else jsonable(key) for key in op.path]
+    path = [jsonable(place(key)) for key in op.path]
     match op:
         case e.Set(value=value):
             return {"set": path, "value": _stored(value)}

@@ -148,13 +148,18 @@ def plain(value: bytes) -> Any:
     return decode(value) if value else None
 
 
+def place(key: e.Key) -> Any:
+    """One key of a path, as plain data."""
+    return plain(key.data) if isinstance(key, e.OddKey) else key
+
+
 def argument(recorded: e.Argument, values: dict[int, bytes]) -> Any:
     """A recorded argument as plain data, or a `Reference` where `values` (by event) does not hold it."""
     match recorded:
         case bytes():
             return plain(recorded)
         case e.StateList(path=path, count=count, extra=extra):
-            where = ".".join(str(key) for key in path) or "state"
+            where = ".".join(str(place(key)) for key in path) or "state"
             more = f" + {len(extra)} new" if extra else ""
             return Reference(f"state.{where}[:{count}]{more}" if path else f"state[:{count}]{more}")
         case e.Ref(seq=seq, start=start, length=length):

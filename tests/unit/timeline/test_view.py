@@ -25,13 +25,13 @@ def the_call(shown_lines: list[Line], name: str) -> Call:
 def test_a_crashed_and_reconciled_run_reads_from_top_to_bottom() -> None:
     assert [(line.seq, line.step, line.kind, line.text) for line in lines(events(RECONCILED))] == [
         (1, 1, "started", "refund-desk 7"),
-        (2, 1, "resumed", "w-1"),
+        (2, 1, "interrupted", "w-1"),
         (3, 1, "call", "chat"),
         (4, 1, "call", "order"),
         (5, 1, "step", "1 change of state"),
         (6, 2, "call", "chat"),
         (7, 2, "call", "refund"),
-        (8, 2, "resumed", "w-2"),
+        (8, 2, "interrupted", "w-2"),
         (9, 2, "unknown", "refund"),
         (10, 2, "reconciled", "refund"),
         (11, 2, "step", "0 changes of state"),
@@ -67,8 +67,8 @@ def test_a_read_has_an_outcome_and_no_intent() -> None:
 
 
 def test_a_takeover_names_what_was_found_open_and_what_changed() -> None:
-    [_, taken] = [line for line in lines(events(CRASHED)) if line.kind == "resumed"]
-    assert taken.detail == ("found open: refund", "changed: description of refund changed")
+    [_, taken] = [line for line in lines(events(CRASHED)) if line.kind == "interrupted"]
+    assert taken.detail == ("inside refund", "changed: description of refund changed")
 
 
 @pytest.mark.parametrize("bodies", [CRASHED, HELD, RECONCILED[:10]])
@@ -170,7 +170,7 @@ def test_arguments_that_the_journal_holds_elsewhere_are_found_or_named() -> None
 
 def test_a_history_that_begins_in_the_middle_is_shown_as_far_as_it_goes() -> None:
     drawn = lines(events(RECONCILED)[7:])
-    assert [(line.kind, line.text) for line in drawn[:2]] == [("resumed", "w-2"), ("call", "?")]
+    assert [(line.kind, line.text) for line in drawn[:2]] == [("interrupted", "w-2"), ("call", "?")]
 
 
 def test_every_kind_of_event_has_a_reader() -> None:

@@ -1,0 +1,94 @@
+"""Commands with which a person answers a run: one message each, or a refusal that writes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.codec import decode
+from tests.unit.cli.conftest import Command
+from tests.unit.cli.stores import messages
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verdict", "value"),
+    [
+        (("--done", '{"receipt": "rf-1"}'), "done", {"receipt": "rf-1"}),
+        (("--done", "rf-1"), "done", "rf-1"),
+        (("--done", "null"), "done", None),
+        (("--done", "false"), "done", False),
+        (("--not-done",), "not_done", b""),
+        (("--failed", "no money"), "failed", "no money"),
+    ],
+)
+def test_resolve(
+    perdure: Command, store: Path, arguments: tuple[str, ...], verdict: str, value: object
+) -> None:
+    answer = perdure("resolve", "order-1043", "2/1", *arguments, "--by", "ada", "--note", "asked the bank")
+    assert answer.code == 0
+    assert "recorded: resolve order-1043 call 2/1, by ada" in answer.out
+    [(kind, data)] = messages(store, "order-1043")
+    assert (kind, data["by"], data["note"], data["path"], data["verdict"]) == (
+        "resolve",
+        "ada",
+        "asked the bank",
+        "2/1",
+        verdict,
+    )
+    stored: Any = decode(data["value"]) if data["value"] else b""
+    assert (stored["message"] if verdict == "failed" else stored) == value
+
+
+def test_the_only_unknown_call_need_not_be_named(perdure: Command, store: Path) -> None:
+    answer = perdure("resolve", "order-1043", "--not-done", "--json")
+    assert answer.document["call"] == "2/1"
+    assert answer.document["accepted"] == "resolve"
+
+
+def test_resolve_wants_exactly_one_verdict(perdure: Command, store: Path) -> None:
+    assert perdure("resolve", "order-1043").code == 2
+    assert perdure("resolve", "order-1043", "--done", "1", "--not-done").code == 2
+    assert messages(store, "order-1043") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("resolve", "order-1043", "9/9", "--not-done"), "R213"),
+        (("resolve", "fresh-1", "--not-done"), "R213"),
+        (("release", "fresh-1"), "R213"),
+        (("retry", "nap-7"), "R213"),
+        (("retry", "order-1043", "--restart"), "R213"),
+        (("cancel", "order-1042"), "S117"),
+        (("release", "order-1042"), "S117"),
+    ],
+)
+def test_what_a_run_cannot_take_is_refused(
+    perdure: Command, store: Path, arguments: tuple[str, ...], code: str
+) -> None:
+    answer = perdure(*arguments)
+    assert answer.code == 5
+    assert f"error[{code}]" in answer.err
+    assert all(messages(store, run) == [] for run in ("order-1043", "fresh-1", "nap-7"))
+
+
+@pytest.mark.parametrize("verb", ["release", "retry", "cancel"])
+def test_answers_to_a_held_run(perdure: Command, store: Path, verb: str) -> None:
+    assert perdure(verb, "order-1043", "--by", "ada").code == 0
+    [(kind, data)] = messages(store, "order-1043")
+    assert (kind, data["by"]) == (verb, "ada")
+
+
+def test_the_user_answers_unless_someone_else_is_named(
+    perdure: Command, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "grace")
+    assert perdure("cancel", "nap-7", "--json").document["by"] == "grace"
+
+    def nobody() -> str:
+        raise KeyError("no such user")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert perdure("cancel", "nap-7", "--json").document["by"] == "unknown"

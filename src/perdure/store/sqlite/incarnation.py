@@ -9,12 +9,13 @@ removed only after that was written.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import time
 from dataclasses import dataclass
 
-from perdure.errors import WorkerTaken
+from perdure.errors import DiskFull, StoreUnavailable, WorkerTaken
 from perdure.store.sqlite.turn import try_lock
 
 _TRIES, _PAUSE_SECONDS = 25, 0.002  # whoever looks at a sign holds its lock for some microseconds
@@ -50,8 +51,17 @@ class Signs:
 
     def begin(self, worker: str) -> Sign:
         """Lock the worker's file while this process lives. Raises WorkerTaken if someone alive has it."""
-        os.makedirs(self.folder, exist_ok=True)
         path = _path(self.folder, worker)
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            return self._begin(worker, path)
+        except OSError as error:
+            what = f"no sign of life of worker {worker!r} can be made in {self.folder}: {error.strerror}"
+            if error.errno == errno.ENOSPC:
+                raise DiskFull(what, path=path) from error
+            raise StoreUnavailable(what, remedy=f"check the rights of {self.folder}", path=path) from error
+
+    def _begin(self, worker: str, path: str) -> Sign:
         for _ in range(_TRIES):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             if try_lock(fd) and _is_still(path, fd):

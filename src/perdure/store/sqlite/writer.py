@@ -8,6 +8,7 @@ by trying again. It keeps the promise that a future is done only when its write 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import queue
@@ -105,6 +106,7 @@ class Writer:
         self._queue: deque[Job] = deque()
         self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._signalled = False
+        self._mutex = threading.Lock()  # of the two fields below
         self._generation = 0
         self._waiting_since: float | None = None
         self._impatient_until = 0.0
@@ -165,16 +167,14 @@ class Writer:
 
         Turns are for fairness; a process that was stopped while it had the turn must not stop the others.
         """
-        since = self._waiting_since
-        if since is None or time.monotonic() - since < TURN_PATIENCE_SECONDS:
-            return
-        log.warning(
-            "%s: the writers' turn did not come for %.1f s; writing without it",
-            self.place.path,
-            TURN_PATIENCE_SECONDS,
-        )
-        self._generation += 1
-        self._waiting_since = None
+        with self._mutex:
+            since = self._waiting_since
+            if since is None or time.monotonic() - since < TURN_PATIENCE_SECONDS:
+                return
+            self._waiting_since = None
+            self._generation += 1
+        waited = TURN_PATIENCE_SECONDS
+        log.warning("%s: no turn for %.1f s; writing without it", self.place.path, waited)
         self._impatient_until = time.monotonic() + _ALONE_SECONDS
         self.turn = Turn(self.place.turn)
         self._start(self.turn)
@@ -195,7 +195,7 @@ class Writer:
             while self._queue and self._generation == generation:
                 outcomes: list[tuple[list[Outcome], bool]] = []
                 with self._having(turn):
-                    if self._generation == generation:
+                    if self._still_wanted(generation):
                         outcomes = self._commit_queued()
                 # Only now: to tell the loop takes the interpreter's lock, and the others wait for the turn.
                 for some, wrote in outcomes:
@@ -207,6 +207,14 @@ class Writer:
                 self._end(turn)
                 return
 
+    def _still_wanted(self, generation: int) -> bool:
+        """The turn came. Whether this thread is to write, or another went on meanwhile."""
+        with self._mutex:
+            if self._generation != generation:
+                return False
+            self._waiting_since = None
+            return True
+
     @contextlib.contextmanager
     def _having(self, turn: Turn) -> Iterator[None]:
         """With the turn; or without, if it was found not to come."""
@@ -214,8 +222,6 @@ class Writer:
         if not taken and time.monotonic() >= self._impatient_until:
             self._waiting_since = time.monotonic()
             turn.take()
-            if turn is self.turn:  # else another thread went on meanwhile
-                self._waiting_since = None
             taken = True
         try:
             yield
@@ -252,30 +258,32 @@ class Writer:
 
     def _write(self, jobs: list[Job]) -> list[Outcome]:
         """One commit for all; if it breaks, one for each, so that only the culprit fails."""
+        held_back = self._hold_back(jobs)
+        refused = [Outcome(job, error=self._full()) for job in jobs if job in held_back]
+        written = [job for job in jobs if job not in held_back]
+        return [*refused, *self._write_group(written)] if written else refused
+
+    def _hold_back(self, jobs: list[Job]) -> set[Job]:
+        """On a disk that was full, what may not use the reserve waits until there is a reserve again."""
+        if self._reserve.spent() and not all(job.reserve for job in jobs) and not self._reserve.make():
+            return {job for job in jobs if not job.reserve}
+        return set()
+
+    def _write_group(self, jobs: list[Job]) -> list[Outcome]:
         try:
             self._check_place()
-            held_back = self._hold_back(jobs)
-            jobs = [job for job in jobs if job not in held_back]
-            return [
-                *(Outcome(job, error=self._full()) for job in held_back),
-                *(self._attempt(jobs) if jobs else ()),
-            ]
+            return self._attempt(jobs)
         except _Broken as broken:
             if len(jobs) > 1:
                 return [outcome for job in jobs for outcome in self._write([job])]
-            if isinstance(broken.error, DiskFull) and jobs[0].reserve and self._reserve.spend():
+            job, error = jobs[0], broken.error
+            if isinstance(error, DiskFull) and job.reserve and not job.alone and self._reserve.spend():
                 log.warning("%s: the disk is full; the reserve is used", self.place.path)
-                return self._write(jobs)
-            return [Outcome(jobs[0], error=broken.error)]
+                return self._write_group(jobs)
+            return [Outcome(job, error=error)]
         except StoreError as error:
             self.counts.last_failure = error.what
             return [Outcome(job, error=error) for job in jobs]
-
-    def _hold_back(self, jobs: list[Job]) -> list[Job]:
-        """On a disk that was full, what may not use the reserve waits until the reserve is whole again."""
-        if self._reserve.spent() and not all(job.reserve for job in jobs) and not self._reserve.make():
-            return [job for job in jobs if not job.reserve]
-        return []
 
     def _full(self) -> DiskFull:
         return DiskFull(
@@ -288,7 +296,9 @@ class Writer:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
-            failure = self._translate(error)
+            if self._is_full(error):
+                raise _Broken(self._full()) from error
+            failure = translate(error, self.place.path)
             if not isinstance(failure, StoreLocked):
                 self._disconnect()
             raise failure from error
@@ -303,21 +313,35 @@ class Writer:
                 committing = True
                 connection.execute("COMMIT")
                 self.counts.commits += 1
-        except apsw.Error as error:
-            self._roll_back(connection, tx)
-            if isinstance(error, apsw.IOError) and not self._is_full(error):
-                found = self._settle_io_error(error, tx.proof if committing else None)
-                return outcomes if found is None else [Outcome(job, error=found) for job in jobs]
-            raise _Broken(self._translate(error)) from error
-        except BaseException as error:
-            self._roll_back(connection, tx)
-            raise _Broken(error) from error
-        if not tx.wrote:
-            connection.execute("ROLLBACK")
+            else:
+                connection.execute("ROLLBACK")
+        except BaseException as error:  # noqa: BLE001 - told apart there, and raised again
+            self._failed(error, tx, connection, committing=committing)
         for done in tx.committed:
             done()
         self._freed = self._freed or tx.freed
         return outcomes
+
+    def _failed(
+        self, error: BaseException, tx: Transaction, connection: apsw.Connection, *, committing: bool
+    ) -> None:
+        """Say what became of a transaction. Returns if it was committed all the same, else raises."""
+        full = self._is_full(error)
+        self._roll_back(connection)
+        try:
+            if full:
+                raise _Broken(self._full()) from error
+            if isinstance(error, apsw.IOError):
+                self._settle_io_error(error, tx.proof if committing else None)
+                self.counts.commits += 1
+                return
+            if isinstance(error, apsw.Error):
+                raise _Broken(translate(error, self.place.path)) from error
+            raise _Broken(error) from error
+        except BaseException:
+            for undo in tx.rolled_back:
+                undo()
+            raise
 
     def _run(self, job: Job, tx: Transaction) -> Outcome:
         try:
@@ -327,12 +351,10 @@ class Writer:
                 raise
             return Outcome(job, error=refusal)
 
-    def _roll_back(self, connection: apsw.Connection, tx: Transaction) -> None:
+    def _roll_back(self, connection: apsw.Connection) -> None:
         if connection.in_transaction:
-            with contextlib.suppress(apsw.Error):  # an I/O error of its own: the connection is dropped anyway
+            with contextlib.suppress(apsw.Error):  # a disk error of its own: the connection is dropped anyway
                 connection.execute("ROLLBACK")
-        for undo in tx.rolled_back:
-            undo()
 
     # -- the connection and the disk
 
@@ -366,21 +388,19 @@ class Writer:
             with contextlib.suppress(apsw.Error):
                 connection.close(True)
 
-    def _translate(self, error: apsw.Error) -> StoreError:
-        return self._full() if self._is_full(error) else translate(error, self.place.path)
+    def _is_full(self, error: BaseException) -> bool:
+        if isinstance(error, apsw.FullError):
+            return True
+        extended = getattr(error, "extendedresult", 0)
+        if extended == apsw.SQLITE_IOERR_WRITE and self.connection is not None:
+            return self.connection.system_errno in (errno.EDQUOT, errno.EFBIG)
+        return extended == apsw.SQLITE_IOERR_SHMSIZE
 
-    def _is_full(self, error: apsw.Error) -> bool:
-        return (
-            isinstance(error, apsw.FullError)
-            or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
-        )
-
-    def _settle_io_error(self, error: apsw.Error, proof: Proof | None) -> StoreError | None:
-        """The disk failed. Look whether the transaction is there; None = it is, and firmly so.
+    def _settle_io_error(self, error: BaseException, proof: Proof | None) -> None:
+        """The disk failed. Look whether the transaction is there; return if it is, raise StoreIO if not.
 
         What is found is made firm either way by bringing the whole log home and emptying it: a commit that is
-        there then lies in a file that was synced, and one that is not cannot come back from the rest of the
-        log.
+        there then lies in a file that was synced, and one that is not cannot come back from the log.
         """
         path = self.place.path
         log.error("%s: %s; reading back what is on disk", path, error)
@@ -391,13 +411,11 @@ class Writer:
             there = proof is not None and connection.execute(proof.sql, proof.key).get is not None
         except (apsw.Error, StoreError) as second:
             self._disconnect()
-            return StoreIO(
-                f"the disk failed under {path}: {error}; and again while reading back: {second}",
-                safe="Whether this write is on disk shows when the store opens again. Earlier ones are.",
-                path=path,
-                unknown=True,
-            )
-        return None if there else translate(error, path)
+            what = f"the disk failed under {path}: {error}; and again while reading back: {second}"
+            safe = "Whether this write is on disk shows when the store opens again. Earlier ones are."
+            raise StoreIO(what, safe=safe, path=path, unknown=True) from error
+        if not there:
+            raise StoreIO(f"the disk failed under {path}: {error}", path=path) from error
 
     def _checkpoint_due(self) -> bool:
         if self._freed:

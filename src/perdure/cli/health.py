@@ -155,10 +155,8 @@ async def _store(store: Store) -> list[Finding]:
     findings = [
         Finding("store", "ok", f"{store.url}: {counted(total, 'run')}, {counted(numbers.events, 'event')}")
     ]
-    told = {"file", "sqlite"}  # these have lines of their own
-    settings = ", ".join(f"{name} {fact}" for name, fact in numbers.facts.items() if name not in told)
-    if settings:
-        findings.append(Finding("settings", "ok", settings))
+    if numbers.facts:
+        findings.append(_settings(dict(numbers.facts)))
     large = numbers.wal_bytes > WAL_LARGE
     findings.append(
         Finding(
@@ -169,6 +167,22 @@ async def _store(store: Store) -> list[Finding]:
         )
     )
     return findings
+
+
+SYNCHRONOUS = {"0": "OFF", "1": "NORMAL", "2": "FULL", "3": "EXTRA"}
+"""SQLite's words for how hard it syncs."""
+
+
+def _settings(facts: dict[str, str]) -> Finding:
+    """What the store read back from the database: it keeps what it acknowledges only with FULL or EXTRA."""
+    for name in ("file", "sqlite"):  # these have lines of their own
+        facts.pop(name, None)
+    sync = facts.get("synchronous", "FULL")
+    facts["synchronous"] = sync = SYNCHRONOUS.get(sync, sync.upper())
+    text = ", ".join(f"{name} {fact}" for name, fact in facts.items())
+    if sync not in ("FULL", "EXTRA"):
+        return Finding("settings", "bad", text, "perdure explain S108")
+    return Finding("settings", "ok", text)
 
 
 async def _open_runs(store: Store) -> list[Finding]:

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from perdure import errors
-from perdure.cli.health import wal_reset_bug
+from perdure.cli.health import _settings, wal_reset_bug
 from tests.unit.cli.conftest import Command
 from tests.unit.cli.stores import keep, kill_worker_of
 from tests.unit.timeline.past import CRASHED
@@ -72,6 +72,11 @@ def test_doctor_finds_what_needs_someone(perdure: Command, store: Path) -> None:
     drawn = perdure("doctor")
     assert drawn.code == 0
     assert " ! interrupted  1 run, such as dead-1" in drawn.out
+
+
+@pytest.mark.parametrize(("sync", "level"), [("1", "bad"), ("normal", "bad"), ("2", "ok"), ("EXTRA", "ok")])
+def test_doctor_judges_what_the_store_read_back(sync: str, level: str) -> None:
+    assert _settings({"synchronous": sync, "file": "x"}).level == level
 
 
 def test_doctor_says_what_is_wrong_and_exits_with_1(perdure: Command, place: Path) -> None:

@@ -73,7 +73,7 @@ async def _until_settled(
         branch.enter()
         call = execution.record.calls.get(path)
         if call is None or call.standing in ("retrying", "not_done"):
-            await _guard(execution, branch)
+            await _guard(execution, branch, tool, args)
             await _attempt(execution, branch, path, tool, args, head)
         elif call.settled:
             reached("receipt.served")
@@ -97,7 +97,7 @@ async def _resend(
     if call.attempt >= tries:
         detail = f"{tool.name} was sent {call.attempt} times with one key and no reply came"
         execution.hold(branch, reconcile.unknown_hold(execution.drive, call, detail))
-    await _guard(execution, branch)
+    await _guard(execution, branch, tool, args)
     await execution.drive.host.clock.sleep(reconcile.backoff_seconds(call.attempt - 1))
     await _attempt(execution, branch, call.path, tool, args, head)
 
@@ -156,8 +156,11 @@ def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
     return failed
 
 
-async def _guard(execution: Execution, branch: Branch) -> None:
+async def _guard(execution: Execution, branch: Branch, tool: Tool[..., Any], args: dict[str, Any]) -> None:
     """What must hold before anything is intended."""
+    if tool.needs_approval(args):
+        detail = f"{tool.name} needs an approval, and this release cannot ask for one; it was not called"
+        execution.hold(branch, e.RunHeld("approval-needed", detail, (f"perdure cancel {execution.drive.run_id}",)))
     if execution.record.cancel is not None:
         branch.unwind("cancelled")
     if execution.record.held is not None:
@@ -207,7 +210,7 @@ async def _attempt(
         await _transact(execution, branch, call, tool, head)
         return
     if head.effect != "read":
-        await _intend(execution, branch, call, head, deadline)
+        await _intend(execution, branch, call, tool, head, deadline)
         reached("intent.durable")
         await drive.lease_outlasts(seconds)
     if tool.options.limit is None and tool.options.rate is None:
@@ -219,7 +222,9 @@ async def _attempt(
         await _act(execution, branch, call, tool, head)
 
 
-async def _intend(execution: Execution, branch: Branch, call: Call, head: e.CallHead, deadline: int) -> None:
+async def _intend(
+    execution: Execution, branch: Branch, call: Call, tool: Tool[..., Any], head: e.CallHead, deadline: int
+) -> None:
     drive = execution.drive
     while True:
         body = e.CallIntended(call.path, head, call.key, call.attempt, deadline, drive.inbox_seen)
@@ -229,7 +234,7 @@ async def _intend(execution: Execution, branch: Branch, call: Call, head: e.Call
             return
         except InboxMoved:
             await drive.read_inbox()
-            await _guard(execution, branch)
+            await _guard(execution, branch, tool, dict(call.args))
 
 
 async def _act(

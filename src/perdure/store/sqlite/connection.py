@@ -68,12 +68,14 @@ def open_reader(path: str, busy_seconds: float) -> apsw.Connection:
     address = f"file:{quote(path)}?mode=ro"
     try:
         return _reading(address, path, busy_seconds)
-    except StoreUnavailable as error:
-        # Without the right to make the shared index, SQLite reads a WAL file only if nobody can be writing
-        # it.
-        if os.access(os.path.dirname(path), os.W_OK) or _size(path + "-wal"):
-            error.remedy = f"{missing_right(path)}, and {path}-wal holds commits: give this user that right"
+    except (StoreUnavailable, StoreReadOnly) as error:
+        # Without the right to make the log's index, SQLite reads the file alone; which is right only while
+        # the log is empty.
+        if os.access(os.path.dirname(path), os.W_OK):
             raise
+        if _size(path + "-wal"):
+            remedy = f"{missing_right(path)}, and {path}-wal holds commits: give this user that right"
+            raise StoreUnavailable(f"{path} cannot be read whole", remedy=remedy, path=path) from error
         return _reading(address + "&immutable=1", path, busy_seconds)
 
 

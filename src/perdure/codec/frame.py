@@ -31,8 +31,11 @@ FORMAT: Final = 1
 COMPRESSED: Final = 1
 """Flag: the body is a zstd frame, preceded by the body's length (4 bytes)."""
 
-COMPRESS_FROM: Final = 2048
-"""Bodies from this many bytes on are compressed. Below it the gain does not pay the time (bench)."""
+COMPRESS_FROM: Final = 4096
+"""Bodies from this many bytes on are compressed: a database page, so that a page is saved for the time.
+
+Measured on prose: 4 KiB become 1.8 in 30 us (and 18 us to read); 300 bytes become 230 in 27 us.
+"""
 
 BODY_MOST: Final = 1 << 30
 """The longest body, in bytes: a frame that claims more is not believed."""

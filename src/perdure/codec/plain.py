@@ -13,7 +13,6 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from itertools import chain
@@ -171,11 +170,6 @@ def _put(out: dict[Any, Any], key: object, item: object, walk: Walk, depth: int)
     if type(stored) is not str:
         walk.special = True
     out[stored] = lower(item, walk, depth + 1)
-
-
-def _ordered(value: OrderedDict[Any, Any], walk: Walk, depth: int) -> dict[Any, Any]:
-    # The order that move_to_end made is known to items() alone.
-    return _entries(dict(list(value.items())), value, walk, depth)
 
 
 def _list(value: list[Any], walk: Walk, depth: int) -> list[Any]:
@@ -455,7 +449,6 @@ _BASES: tuple[tuple[type, Lower], ...] = (
     (float, _based(float.__float__)),
     (bytes, _based(lambda value: bytes(memoryview(value)))),
     (bytearray, _buffer),
-    (OrderedDict, _ordered),
     (dict, _dict),
     (list, _list),
     (tuple, _tuple),

@@ -73,6 +73,7 @@ EXACT: list[tuple[Any, Any]] = [
     (Box(Point(1), [Point(2)]), Box[Point]),
     (Box({"any": (1,)}), Box),
     (Both(1, [2], other="x"), Both[int, str]),
+    (Both(Point(1), [Point(2)], other=Message("x")), Both[Point, Message]),
     (IntBox(1, [2], "n"), IntBox),
     (Box(Box(Message("a"))), Box[Box[Message]]),
     (Node(1, [Node(2, [Node(3)])], Node(0)), Node),
@@ -196,6 +197,9 @@ def test_what_comes_out_shares_no_container_with_what_went_in() -> None:
         back["new"] = 1
         assert stored["long"] == [1] * 100
         assert "new" not in stored
+    seen = {1}
+    Shape.of(Any).restore([seen])[0].add(2)
+    assert seen == {1}
     many = [{"a": 1} for _ in range(100)]
     back = Shape.of(list).restore(many)
     back[0]["a"] = 2

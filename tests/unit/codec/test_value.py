@@ -245,6 +245,17 @@ def test_records_enums_and_subclasses_become_plain(value: Any, expected: Any) ->
     assert same(decode(encode(value)), expected)
 
 
+@pytest.mark.parametrize("odd", [{"a": (1,)}, {1: "a"}, {"a": Color.RED}, (1,), {"a": [1]}, Text("t")])
+def test_one_odd_item_in_a_long_list_is_not_overlooked(odd: Any) -> None:
+    """Long lists are looked at in bulk."""
+    for place in (0, CHUNK - 1, CHUNK, 2 * CHUNK):
+        value: list[Any] = [{"a": 1, "b": "x"} for _ in range(2 * CHUNK)]
+        value.insert(place, odd)
+        assert same(decode(encode(value))[place], plain(odd))
+        assert encode(odd) in encode(value)
+        assert len(plain(value)) == 2 * CHUNK + 1
+
+
 def test_an_ordered_dict_keeps_the_order_that_was_made() -> None:
     value = collections.OrderedDict(a=1, b=2)
     value.move_to_end("a")
@@ -527,6 +538,14 @@ def test_a_zone_that_this_machine_lacks_is_told_as_that() -> None:
 def test_a_zone_name_never_becomes_another_file(key: bytes) -> None:
     with pytest.raises(Damaged):
         decode(_moment_in(key))
+
+
+def test_a_path_of_another_system_is_read_as_its_text() -> None:
+    """A WindowsPath cannot be made here; its pure counterpart can."""
+    foreign = pathlib.PureWindowsPath if pathlib.Path is not pathlib.WindowsPath else pathlib.PurePosixPath
+    for kind, text in ((2, b"/a"), (3, b"c:/a")):
+        path = decode(bytes((0xC7, 1 + len(text), 13, kind)) + text)
+        assert isinstance(path, pathlib.Path) or type(path) is foreign
 
 
 def test_claimed_lengths_reserve_no_memory() -> None:

@@ -1,8 +1,8 @@
 """Where in a state of a declared type a list may be kept item by item, without restoring what is around it.
 
-That is so below records and dicts that are nothing but their parts: a class whose own code makes one part of
-another when it is built (`__post_init__`, a validator) is restored whole. Knows types only, never values; whatever
-it does not know is restored whole, which is slower and always right.
+That is so below records and dicts that are nothing but their parts: a class whose own code makes one part
+of another when it is built (`__post_init__`, a validator) is restored whole. Knows types only, never
+values; whatever it does not know is restored whole, which is slower and always right.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _DICTS = (dict, abc.Mapping, abc.MutableMapping)
 
 
 class Places:
-    """What may be inside a value. `lists`: a list here is kept item by item; `kind`: records of just this class,
-    or dicts, are kept part by part.
+    """What may be inside a value. `lists`: a list here is kept item by item; `kind`: records of just this
+    class, or dicts, are kept part by part.
     """
 
     __slots__ = ("_part", "kind", "lists")
@@ -47,7 +47,7 @@ WHOLE: Final = Places()
 
 LIST: Final = Places(lists=True)
 
-ANYTHING: Final = Places(lists=True, kind=dict, part=lambda name: ANYTHING)
+ANYTHING: Final[Places] = Places(lists=True, kind=dict, part=lambda name: ANYTHING)
 """Plain data of undeclared type."""
 
 

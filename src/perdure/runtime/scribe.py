@@ -1,7 +1,8 @@
 """Changes of a state -> the operations of a patch, in bytes.
 
-What the open step has recorded already is referred to: a changed value, or a part of one, whose bytes occur inside
-a recorded value is stored there and nowhere else (equal bytes, never identity). Knows nothing of live objects.
+What the open step has recorded already is referred to: a changed value, or a part of one, whose bytes occur
+inside a recorded value is stored there and nowhere else (equal bytes, never identity). Knows nothing of live
+objects.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Scribe:
         return data
 
     def _value(self, value: Any, path: Place, at: int | None, later: list[Op]) -> Value:
-        """A new value at a path, or at an index below it; parts that are recorded are left out and set `later`."""
+        """A new value at a path, or at an index below it; recorded parts are left out and set `later`."""
         data = encode(value)
         if not self._recorded:
             return data

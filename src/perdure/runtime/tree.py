@@ -1,9 +1,10 @@
 """The live, typed state of a run against its committed plain form.
 
-A step changes `LiveState.live` as it likes; `patch` tells what changed, `commit` makes live what was recorded,
-`reset` throws a step's changes away. Law 18: after each commit the live state is what the folded state restores
-to, types included, and no two places share a mutable object. A patch depends on nothing but the two plain forms:
-how a list is watched changes what a step costs, never what is recorded. Knows nothing of events, stores or calls.
+A step changes `LiveState.live` as it likes; `patch` tells what changed, `commit` makes live what was
+recorded, `reset` throws a step's changes away. Law 18: after each commit the live state is what the folded
+state restores to, types included, and no two places share a mutable object. A patch depends on nothing but
+the two plain forms: how a list is watched changes what a step costs, never what is recorded. Knows nothing
+of events, stores or calls.
 """
 
 from __future__ import annotations

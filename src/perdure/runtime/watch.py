@@ -1,35 +1,21 @@
-"""One list of the live state, watched from commit to commit: which of its elements may have changed?
+"""One list of the live state, watched from commit to commit: what has become of its elements?
 
-After a commit every element is an object that the codec made, and nobody else's. So an element is unchanged if it
-is still the same object and everything mutable below it still holds the same objects, in the same order: a test
-of identity, which sees what `==` does not (1 and True, an alias, an enum in place of its value) and runs in the
-interpreter's C loops. Deeply immutable elements need no more than the first half. Whatever cannot be watched this
-way (a set, a model with hidden attributes) is compared by its plain form, each time. Law 18 rests on this file
-together with `tree`.
+An element is unchanged if it is the very object of the last commit and its block finds it intact inside;
+everything else is lowered and compared with the committed plain form. Law 18 rests on this file together with
+`tree` and `block`. The digest of the list is taken up where it was left, never made anew.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import datetime as dt
-import decimal
-import enum
-import pathlib
-import uuid
-import zoneinfo
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from gc import get_referents
-from operator import attrgetter, is_
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from operator import is_
+from typing import Any, Final
 
 from perdure.codec import Rolling, encode
 from perdure.codec.plain import ATOMS, Refused, Walk, lower
-from perdure.codec.record import is_model, is_root_model
 from perdure.errors import NotStorable
+from perdure.runtime.block import Block
 from perdure.state.patch import Grown, same
 
 BLOCK: Final = 128
@@ -40,370 +26,13 @@ MARK: Final = 256
 
 RECENT: Final = 8
 
-_IMMUTABLE: Final[frozenset[type]] = ATOMS | {
-    complex,
-    dt.date,
-    dt.datetime,
-    dt.time,
-    dt.timedelta,
-    dt.timezone,
-    decimal.Decimal,
-    uuid.UUID,
-    zoneinfo.ZoneInfo,
-    msgspec.UnsetType,
-    pathlib.PurePosixPath,
-    pathlib.PureWindowsPath,
-    pathlib.PosixPath,
-    pathlib.WindowsPath,
-}
-
-
-# ------------------------------------------------------------------------------------------------ kinds of records
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How records of one class are watched. `frozen`: their fields cannot be set."""
-
-    names: tuple[str, ...]
-    fields: tuple[Callable[[Any], Any], ...]
-    frozen: bool
-    has_dict: bool
-    model: bool
-
-
-@lru_cache(maxsize=4096)
-def _kind(cls: type) -> Kind | None:
-    """How to watch records of a class; `None` if they are no records or have more than their fields."""
-    if issubclass(cls, msgspec.Struct):
-        names = cls.__struct_fields__
-        return _made(cls, names, frozen=bool(cls.__struct_config__.frozen))
-    if is_model(cls):
-        return _model_kind(cls)
-    if dataclasses.is_dataclass(cls) and not issubclass(cls, tuple | list | dict | set | str | BaseException):
-        # A subclass that is no dataclass itself may have attributes of its own.
-        own = vars(cls).get("__dataclass_params__")
-        names = tuple(field.name for field in dataclasses.fields(cls))
-        return _made(cls, names, frozen=own is not None and own.frozen)
-    return None
-
-
-def _made(cls: type, names: tuple[str, ...], *, frozen: bool, model: bool = False) -> Kind:
-    fields = tuple(attrgetter(name) for name in names)
-    return Kind(names, fields, frozen, has_dict=bool(cls.__dictoffset__), model=model)
-
-
-def _model_kind(cls: Any) -> Kind | None:
-    config = cls.model_config
-    if is_root_model(cls) or cls.__private_attributes__ or config.get("extra") == "allow":
-        return None
-    return _made(cls, tuple(cls.model_fields), frozen=bool(config.get("frozen")), model=True)
-
-
-# ------------------------------------------------------------------------------------------------ blocks
-
-
-def _children(containers: Sequence[Any]) -> list[Any]:
-    """The values of dicts and the items of lists, one after the other."""
-    out: list[Any] = []
-    for container in containers:
-        out.extend(container.values() if type(container) is dict else container)
-    return out
-
-
-def _referents(containers: Sequence[Any]) -> list[Any]:
-    """The same in one C loop, in whatever order; keys of dicts come along if not all of them are plain text."""
-    return get_referents(*containers)
-
-
-def _trusted() -> Callable[[Sequence[Any]], list[Any]]:
-    """`_referents` where this interpreter's collector shows dicts and lists as expected, else `_children`."""
-    one, two, three = object(), object(), object()
-    shown = [get_referents({"a": one, "b": two, "c": 1}), get_referents([one, two, three])]
-    wanted = [[one, two, 1], [one, two, three]]
-    both = all(
-        len(seen) == len(want) and (all(map(is_, seen, want)) or all(map(is_, seen[::-1], want)))
-        for seen, want in zip(shown, wanted, strict=True)
-    )
-    untracked = get_referents({"a": "x", "b": 2.5})
-    return _referents if both and len(untracked) == 2 else _children
-
-
-look_below: Callable[[Sequence[Any]], list[Any]] = _trusted()
-"""What dicts and lists hold now, in an order that depends only on them."""
-
-
-class Survey:
-    """What is mutable below one element."""
-
-    __slots__ = ("containers", "records")
-
-    def __init__(self) -> None:
-        self.containers: list[Any] = []
-        self.records: list[Any] = []
-
-    def covers(self, value: Any, stored: Any) -> bool:
-        """Look at a value just restored from `stored`; can it be watched by identity?
-
-        Not so if it came back as something else than was stored, such as a record with a field more: it has
-        to be compared until that is recorded.
-        """
-        cls = type(value)
-        if cls in _IMMUTABLE:
-            return cls is type(stored)
-        if cls is dict:
-            if type(stored) is not dict or len(stored) != len(value):
-                return False
-            self.containers.append(value)
-            for (key, item), other in zip(value.items(), stored.values(), strict=True):
-                kind = type(item)
-                if type(key) is not str:
-                    return False
-                if kind is not type(other) if kind in _IMMUTABLE else not self.covers(item, other):
-                    return False
-            return True
-        if cls is list or cls is tuple:
-            if cls is list:
-                self.containers.append(value)
-            return type(stored) is cls and len(stored) == len(value) and all(map(self.covers, value, stored))
-        if isinstance(value, enum.Enum):
-            return True
-        kind = _kind(cls)
-        return kind is not None and type(stored) is dict and self._covers_record(value, kind, stored)
-
-    def _covers_record(self, value: Any, kind: Kind, stored: dict[Any, Any]) -> bool:
-        for name in kind.names:
-            item = getattr(value, name, _MISSING)
-            if name in stored:
-                if not self.covers(item, stored[name]):
-                    return False
-            elif item is not msgspec.UNSET and not (
-                item is None and kind.model and name not in value.__pydantic_fields_set__
-            ):
-                return False
-        if kind.frozen:
-            return True
-        if kind.has_dict and len(value.__dict__) != len(kind.names):
-            return False
-        self.records.append(value)
-        return True
-
-
-_MISSING: Final = object()
-"""In place of a field that was never set."""
-
-
-class _Column:
-    """The records of one class in a block, and what their fields hold."""
-
-    __slots__ = ("expected", "kind", "records", "sets")
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-        self.records: list[Any] = []
-        self.expected: list[list[Any]] = [[] for _ in kind.fields]
-        self.sets: list[set[str]] = []
-
-    def add(self, record: Any) -> None:
-        self.records.append(record)
-        for field, expected in zip(self.kind.fields, self.expected, strict=True):
-            expected.append(field(record))
-        if self.kind.model:
-            self.sets.append(set(record.__pydantic_fields_set__))
-
-    def cut(self, count: int) -> None:
-        del self.records[count:]
-        del self.sets[count:]
-        for expected in self.expected:
-            del expected[count:]
-
-    def intact(self, part: slice) -> bool:
-        kind, records = self.kind, self.records[part]
-        try:
-            for field, expected in zip(kind.fields, self.expected, strict=True):
-                if not all(map(is_, map(field, records), expected[part])):
-                    return False
-        except AttributeError:  # a field was deleted
-            return False
-        if kind.has_dict and sum(map(len, map(vars, records))) != len(kind.names) * len(records):
-            return False
-        return not kind.model or list(map(_fields_set, records)) == self.sets[part]
-
-
-_fields_set: Final = attrgetter("__pydantic_fields_set__")
-_ALL: Final = slice(None)
-
-
-class _Span(NamedTuple):
-    """What belongs to the element at index `at`: containers, what they hold, and records by column."""
-
-    at: int
-    containers: slice
-    held: slice
-    records: list[tuple[_Column, int]]
-
-
-class Block:
-    """Neighbouring elements of a list, and what is mutable below them."""
-
-    __slots__ = (
-        "_columns",
-        "_containers",
-        "_copies",
-        "_held",
-        "_spans",
-        "_twin_orders",
-        "_twins",
-        "compared",
-    )
-
-    def __init__(self) -> None:
-        self._spans: list[_Span] = []
-        self._containers: list[Any] = []
-        self._held: list[Any] = []
-        self._copies: list[Any] = []
-        self._twins: list[dict[str, Any]] = []
-        self._twin_orders: list[list[str]] = []
-        self._columns: dict[type, _Column] = {}
-        self.compared: list[int] = []
-
-    def add(self, at: int, value: Any, stored: Any) -> None:
-        """Watch one more element, just restored from `stored`; `at` is its index in the list."""
-        if type(value) in ATOMS and type(value) is type(stored):
-            return
-        survey = Survey()
-        if not survey.covers(value, stored):
-            self.compared.append(at)
-            return
-        containers, records = survey.containers, survey.records
-        if not containers and not records:
-            return
-        first, first_held = len(self._containers), len(self._held)
-        if containers:
-            self._containers += containers
-            self._held += look_below(containers)
-            for container in containers:
-                self._copies.append(container.copy())
-                if type(container) is dict and _may_swap(container):
-                    self._twins.append(container)
-                    self._twin_orders.append(list(container))
-        rows = [self._add_record(record) for record in records]
-        span = slice(first, len(self._containers)), slice(first_held, len(self._held))
-        self._spans.append(_Span(at, *span, rows))
-
-    @property
-    def mutable(self) -> bool:
-        """Is there anything to watch but the elements' identity?"""
-        return bool(self._spans or self.compared)
-
-    def _add_record(self, record: Any) -> tuple[_Column, int]:
-        cls = type(record)
-        column = self._columns.get(cls)
-        if column is None:
-            kind = _kind(cls)
-            assert kind is not None
-            column = self._columns[cls] = _Column(kind)
-        column.add(record)
-        return column, len(column.records) - 1
-
-    def cut(self, start: int) -> None:
-        """Watch no element from index `start` on."""
-        self.compared = [at for at in self.compared if at < start]
-        count = next((place for place, span in enumerate(self._spans) if span.at >= start), len(self._spans))
-        gone = self._spans[count:]
-        if not gone:
-            return
-        for span in reversed(gone):
-            for column, row in reversed(span.records):
-                column.cut(row)
-        first = gone[0].containers.start
-        dropped = set(map(id, self._containers[first:]))
-        left = [place for place, twin in enumerate(self._twins) if id(twin) not in dropped]
-        self._twins = [self._twins[place] for place in left]
-        self._twin_orders = [self._twin_orders[place] for place in left]
-        del self._spans[count:], self._containers[first:], self._copies[first:]
-        del self._held[gone[0].held.start :]
-
-    def suspects(self) -> list[int]:
-        """Indices of the elements that may have changed inside, in order."""
-        if not self._spans or self._intact():
-            return self.compared
-        changed = self._changed(self._spans)
-        return sorted(changed + self.compared) if self.compared else changed
-
-    def _changed(self, spans: list[_Span]) -> list[int]:
-        """Which of these elements are not intact, by halves."""
-        if len(spans) == 1:
-            return [spans[0].at]
-        out: list[int] = []
-        middle = len(spans) // 2
-        for half in (spans[:middle], spans[middle:]):
-            if not self._these_intact(half):
-                out += self._changed(half)
-        return out
-
-    def _intact(self) -> bool:
-        """Does everything below the elements hold the same objects still, in the same order?"""
-        if self._containers and not (
-            self._holds_the_same(_ALL, _ALL)
-            and (not self._twins or list(map(list, self._twins)) == self._twin_orders)
-        ):
-            return False
-        return all(column.intact(_ALL) for column in self._columns.values())
-
-    def _these_intact(self, spans: list[_Span]) -> bool:
-        part = slice(spans[0].containers.start, spans[-1].containers.stop)
-        held = slice(spans[0].held.start, spans[-1].held.stop)
-        if not self._holds_the_same(part, held):
-            return False
-        if list(map(list, self._containers[part])) != list(map(list, self._copies[part])):
-            return False
-        rows: dict[_Column, slice] = {}
-        for span in spans:
-            for column, row in span.records:
-                rows[column] = slice(rows[column].start if column in rows else row, row + 1)
-        return all(column.intact(part) for column, part in rows.items())
-
-    def _holds_the_same(self, part: slice, held_part: slice) -> bool:
-        containers, expected = self._containers[part], self._held[held_part]
-        held = look_below(containers)
-        if len(held) != len(expected) or not all(map(is_, held, expected)):
-            return False
-        try:
-            # The same values in the same order; were they moved to other keys, or over a container's end?
-            return containers == self._copies[part]
-        except Exception:  # noqa: BLE001  the `__eq__` of a value that moved: so something did move
-            return False
-
-
-def _may_swap(value: dict[str, Any]) -> bool:
-    """May two keys change places without any value seeming to move? So it is if two values are equal."""
-    seen: set[Any] = set()
-    others = 0
-    for item in value.values():
-        if type(item) in ATOMS:
-            if item in seen:
-                return True
-            seen.add(item)
-        else:
-            others += 1
-    return others > 1 or (others == 1 and len(value) > 1 and not _unlike_any(value))
-
-
-def _unlike_any(value: dict[str, Any]) -> bool:
-    """Is the one value that is no atom a dict or list, which equals no atom?"""
-    return all(type(item) in ATOMS or type(item) in (dict, list, tuple) for item in value.values())
-
-
-# ------------------------------------------------------------------------------------------------ the list
-
 
 @dataclass(slots=True)
 class Scan:
-    """One look at a watched list. `items`: the live elements; `plain`: the list's plain form, sharing with the
-    committed one what is unchanged; `anew`: indices of elements to be restored anew, and `renewed` their plain
-    forms. At the beginning, `kept` elements are the very objects of the last commit, and `steady` have its
-    content.
+    """One look at a watched list. `items`: the live elements; `plain`: the list's plain form, sharing with
+    the committed one what is unchanged; `anew`: indices of elements to be restored anew, and `renewed`
+    their plain forms. At the beginning, `kept` elements are the very objects of the last commit, and
+    `steady` have its content.
     """
 
     items: list[Any]
@@ -505,7 +134,9 @@ class Watch:
         return [lowered(value, depth) for value in values]
 
     def settle(self, scan: Scan, fresh: list[Any], stored: list[Any]) -> None:
-        """`stored` is committed now; `fresh` are the objects for `scan.anew`. `fresh` becomes the whole list."""
+        """`stored` is committed now; `fresh` are the objects for `scan.anew`. `fresh` becomes the whole
+        list.
+        """
         items, before = scan.items, len(self.elements)
         for at, value in zip(scan.anew, fresh, strict=True):
             items[at] = value

@@ -64,7 +64,8 @@ Change: TypeAlias = Put | Drop | Cut
 
 
 class Grown:
-    """In place of a new list: all of `base`, an old list, and `tail`. Spares comparing and copying what is old.
+    """In place of a new list: all of `base`, an old list, and `tail`. Spares comparing and copying what is
+    old.
 
     It may stand wherever dicts alone are around it.
     """

@@ -116,7 +116,7 @@ async def perform(folder: Path, opening: Callable[[Setting], None], tell: Callab
         stage = Stage(setting, tell, runtime.store, bank)
         await runtime.start(desk, RUN_ID, GOAL)
         killed = await _first_worker(stage)
-        taken_at = await _second_worker(stage)
+        taken_at = await _second_worker(stage) if killed else SYSTEM.now()
         return await _ending(runtime, stage, killed=killed, worker_at=taken_at)
 
 

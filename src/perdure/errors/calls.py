@@ -120,10 +120,7 @@ class CallOutsideStep(CallError):
 
 
 class EffectRefused(CallError):
-    """The call's effect class is not possible here.
-
-    For example transactional on a store that has no transactions.
-    """
+    """The call's effect class is not possible here, such as transactional on a store without transactions."""
 
     code = "T213"
 
@@ -167,9 +164,9 @@ class StatementRefused(CallError):
 
 
 class StatementFailed(CallError):
-    """A statement of a transactional call failed in the database: a constraint, a missing table.
+    """A statement of a transactional call failed in the database.
 
-    A syntax error.
+    A constraint, a missing table, a syntax error: the message is the database's own.
     """
 
     code = "T217"

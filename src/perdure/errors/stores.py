@@ -157,9 +157,9 @@ class RunOpen(StoreError):
 
 
 class BadRunId(StoreError):
-    """A run id must be 1 to 200 characters, printable, without NUL.
+    """A run id must be 1 to 200 printable characters.
 
-    Lone surrogates or the characters @ and whitespace.
+    It has no NUL, no lone surrogates, no whitespace and no @, which begins a point (RUN@41).
     """
 
     code = "S118"

@@ -319,17 +319,15 @@ class Providers:
         needs = {name: self.open_now(need, call) for name, need in recipe.needs}
         if recipe.call_parameter:
             needs[recipe.call_parameter] = call
-        shelf = self._shelf(recipe, call)
         try:
             value = self._context.copy().run(opening.provider, **needs)
             if recipe.kind == "generator":
                 opening.generator = value
                 value = self._context.copy().run(next, opening.generator)
         except Exception as error:
-            shelf.by_provider.pop(opening.provider, None)
             raise _failed(opening.provider, error) from error
         opening.value = value
-        shelf.in_order.append(opening)
+        self._shelf(recipe, call).in_order.append(opening)
         return value
 
     async def _keep(self, opening: _Opening, recipe: Recipe, call: Call) -> None:

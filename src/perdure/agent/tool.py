@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import copy_context
@@ -17,6 +16,7 @@ from datetime import timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from perdure.agent.declared import Declared, Kind, within
+from perdure.agent.fingerprint import fingerprint
 from perdure.agent.options import (
     STRICTNESS,
     Changes,
@@ -31,7 +31,7 @@ from perdure.agent.policy import Usage, is_a
 from perdure.agent.schema import read_usage
 from perdure.agent.scope import Call, Opener, call_scope, current_steps, step_scope
 from perdure.agent.verdict import Done, NotDone, Unknown
-from perdure.codec import Shape, digest
+from perdure.codec import Shape
 from perdure.errors import BadDeclaration, BlockingTool, EffectRefused, NoRun, StricterInside
 from perdure.state.events import Effect
 
@@ -319,9 +319,8 @@ class Tool(Declared, Generic[P, R_co]):
 
     @property
     def schema_digest(self) -> bytes:
-        """A digest over the types of arguments and result; descriptions do not count."""
-        bare = [_bare(self.schema), _bare(self.result_shape.schema())]
-        return digest(json.dumps(bare, sort_keys=True).encode())
+        """A digest over the types of arguments and result: what of them is data, not what is only said."""
+        return fingerprint(self.schema, self.result_shape.schema())
 
 
 def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]:
@@ -367,25 +366,3 @@ def fact(
         return Tool(fn, "fact", given, base=Options(effect="read", for_model=False))
 
     return declare
-
-
-_ANNOTATIONS = frozenset({"description", "title", "examples"})
-
-
-def _bare(schema: Any) -> Any:
-    """A JSON schema without what only people and models read."""
-    if isinstance(schema, list):
-        return [_bare(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    out: dict[str, Any] = {}
-    for key, part in schema.items():
-        if key in ("properties", "$defs", "patternProperties"):
-            out[key] = {name: _bare(entry) for name, entry in part.items()}
-        elif key in ("enum", "const", "default"):
-            out[key] = part
-        elif key == "required":
-            out[key] = sorted(part)
-        elif key not in _ANNOTATIONS:
-            out[key] = _bare(part)
-    return out

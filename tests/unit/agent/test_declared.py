@@ -132,14 +132,23 @@ def test_alone_a_plain_function_opens_whatever_it_needs() -> None:
         entries.append("body")
         return file
 
+    async def client() -> AsyncIterator[str]:
+        entries.append("open client")
+        yield "client"
+        await asyncio.sleep(0)
+        entries.append("close client")
+
     @tool(effect="read")
-    def ask(file: str = use(file), bank: str = use(bank)) -> str:
-        return f"{file} {bank}"
+    def ask(file: str = use(file), client: str = use(client)) -> str:
+        entries.append("body")
+        return f"{file} {client}"
 
     assert read() == "file"
     assert entries == ["open file", "body", "close file"]
-    assert ask() == "file bank"
-    with override({bank: "fake", file: "paper"}):
+    entries.clear()
+    assert ask() == "file client"
+    assert entries == ["open file", "open client", "body", "close client", "close file"]
+    with override({client: "fake", file: "paper"}):
         assert ask() == "paper fake"
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from perdure.agent import Call, Providers, call_scope, current_call, override, use
 from perdure.errors import BadDeclaration, ProviderFailed
+from tests.unit.agent import scenes
 
 CALL = Call("key")
 
@@ -118,7 +119,13 @@ async def test_a_provider_does_not_run_under_the_call_that_needed_it_first() -> 
         await providers.open(shared, call_scope.get() or CALL)
         await providers.open(plain, call_scope.get() or CALL)
         call_scope.reset(token)
-    assert "mine" not in keys
+        assert "mine" not in keys
+    with scenes.body("read"):
+        async with Providers() as providers:
+            await providers.open(shared, CALL)
+            await providers.open(plain, CALL)
+    assert len(keys) == 4
+    assert "outer" not in keys
 
 
 async def test_a_provider_may_be_injected_into_a_provider() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -274,12 +274,6 @@ async def test_a_variant_is_another_tool_with_the_same_function() -> None:
 
 
 def test_the_digest_is_over_types_only() -> None:
-    @dataclass
-    class Order:
-        """An order."""
-
-        description: str
-
     def declared(annotation: Any, returns: Any, doc: str, default: Any = inspect.Parameter.empty) -> bytes:
         async def act(order: Any, other: int = 1) -> Any: ...
 
@@ -289,22 +283,11 @@ def test_the_digest_is_over_types_only() -> None:
             act.__defaults__ = (default,)
         return tool()(act).schema_digest
 
-    first = declared(Order, str, "Act.\n\nArgs:\n    order: which")
-    assert len(first) == 16
-    assert declared(Order, str, "Something else.") == first
+    first = declared(list[str], str, "Act.\n\nArgs:\n    order: which")
+    assert declared(list[str], str, "Something else.") == first
     assert declared(str, str, "Act.") != first
-    assert declared(Order, int, "Act.") != first
-    assert declared(Order, str, "Act.", 2) != first
-
-    @dataclass
-    class Described:
-        title: str
-
-    @dataclass
-    class Titled:
-        other: str
-
-    assert declared(Described, str, "") != declared(Titled, str, ""), "a field may be called title"
+    assert declared(list[str], int, "Act.") != first
+    assert declared(list[str], str, "Act.", 2) != first
 
 
 def test_models_and_facts() -> None:

@@ -110,25 +110,25 @@ def _took(call: Call) -> str:
 
 
 def _came(call: Call) -> Text:
-    """Arguments and outcome in one line."""
-    text = Text() if call.model else Text(arguments(call))
+    """Outcome first, then the arguments, so that a narrow terminal shows what matters."""
     if call.standing == "done":
-        text.append(f"→ {answer(call.value)}" if call.model else f" → {brief(call.value, 70)}")
-        if call.verdict:
-            text.append(f"   known since @{call.receipt}", "dim")
+        text = Text(f"→ {answer(call.value)}" if call.model else f"→ {brief(call.value, 48)}")
     elif call.standing in ("failed", "retrying"):
-        text.append(f" → {fault(call.value)}", "red")
+        text = Text(f"→ {fault(call.value)}", "red")
     else:
-        text.append(f" → {call.standing.replace('_', ' ')}", "yellow")
+        text = Text(f"→ {call.standing.replace('_', ' ')}", "yellow")
+    if call.verdict:
+        text.append(f", known since @{call.receipt}" if call.receipt else f", {VERDICTS[call.verdict]}")
     if call.attempts > 1:
-        text.append(f"   attempt {call.attempts}", "dim")
+        text.append(f", attempt {call.attempts}")
+    if call.args and not call.model:
+        text.append(f"   {arguments(call)}", "dim")
     return text
 
 
 def arguments(call: Call) -> str:
-    """The arguments as they would be written in a call, shortened."""
-    parts = (f"{clean(name)}={_argument(value)}" for name, value in call.args.items())
-    return f"({', '.join(parts)})"
+    """The arguments, shortened."""
+    return ", ".join(f"{clean(name)}={_argument(value)}" for name, value in call.args.items())
 
 
 def _argument(value: Any) -> str:
@@ -206,7 +206,8 @@ def draw_run(
     if answer.condition.because and not row.terminal:
         head.append(f"   {answer.condition.because}", "dim")
     screen.draw(head)
-    screen.draw(Text(f'  "{brief(plain(record.goal), 100)}"'), Text("  " + _span(row, record), "dim"))
+    screen.draw_hanging(Text("  "), Text(f'"{brief(plain(record.goal), 300)}"'))
+    screen.draw_hanging(Text("  "), Text(_span(row, record), "dim"))
     if upto is not None:
         screen.draw(Text(f"  up to event {upto} of {row.seq}", "bold"))
     screen.draw()

@@ -71,16 +71,20 @@ class Screen:
                 self.draw(line)
 
     def draw_pairs(self, labels: Iterable[tuple[str, str]], *, style: str = "dim", indent: int = 2) -> None:
-        """Draw labels and what is said of each; a long text goes on below its own beginning."""
+        """Draw labels and what is said of each, all beginning in one column."""
         said = [(Text(" " * indent + label, style), Text(text)) for label, text in labels]
         wide = max((label.cell_len for label, _ in said), default=0) + GAP
         for label, text in said:
-            room = max(self.console.width - wide, REST_MIN)
-            first, *rest = text.wrap(self.console, room) or [Text()]
             label.append(" " * (wide - label.cell_len))
-            self.draw(Text.assemble(label, first, no_wrap=True, overflow="ignore"))
-            for line in rest:
-                self.draw(Text.assemble(" " * wide, line, no_wrap=True, overflow="ignore"))
+            self.draw_hanging(label, text)
+
+    def draw_hanging(self, label: Text, text: Text) -> None:
+        """Draw a text after its label; where it is too long it goes on below its own beginning."""
+        room = max(self.console.width - label.cell_len, REST_MIN)
+        before = label
+        for line in text.wrap(self.console, room) or [Text()]:
+            self.draw(Text.assemble(before, line, no_wrap=True, overflow="ignore"))
+            before = Text(" " * label.cell_len)
 
     def draw_commands(self, remedies: Iterable[str], *, label: str = "next") -> None:
         """Draw what can be done now: commands that can be copied as they stand."""

@@ -46,9 +46,8 @@ def draw_opening(setting: Setting) -> None:
 def draw_scene(scene: Scene) -> None:
     """One thing that just happened."""
     mark, style = _MARKS[scene.who]
-    line = Text.assemble((f"  {scene.at:6.2f} s  ", "dim"), (mark, style), "  ")
-    line.append(clean(scene.text), style if scene.who == "killed" else "")
-    Screen().draw(line)
+    label = Text.assemble((f"  {scene.at:6.2f} s  ", "dim"), (mark, style), "  ")
+    Screen().draw_hanging(label, Text(clean(scene.text), style if scene.who == "killed" else ""))
 
 
 def draw_ending(setting: Setting, ending: Ending) -> None:

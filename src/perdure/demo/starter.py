@@ -25,9 +25,8 @@ class Desk:
     receipt: str = ""
 
 
-desk = Agent(
-    "refund-desk", state=Desk, goal=Goal, result=str
-)  # kill -9 it anywhere, run it again: one refund
+# kill -9 it anywhere and run it again: one refund
+desk = Agent("refund-desk", state=Desk, goal=Goal, result=str)
 
 
 @desk.model("scripted")

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from perdure.codec.form import Book, Form, Mismatch, Mode, Schema
+from perdure.codec.form import Book, Form, Mismatch, Mode, Schema, fresh
 from perdure.codec.naming import found, step_of
 from perdure.codec.plain import plain as lowered
 from perdure.codec.record import is_root_model
@@ -44,8 +44,10 @@ class ModelForm(Form):
         if type(plain) is not dict and not self._root:
             self.refuse(plain)
         mismatch: Mismatch | None
+        # A field of type Any takes what it is given as it is; it must not take the caller's own containers.
+        taken = plain if self._mode.lax else fresh(plain)
         try:
-            made = self._kind.model_validate(plain, strict=False, **self._by_name)
+            made = self._kind.model_validate(taken, strict=False, **self._by_name)
         except Exception as error:  # noqa: BLE001  a validator may raise anything
             made, mismatch = None, _refusal(self.name, error)
         else:
@@ -53,7 +55,7 @@ class ModelForm(Form):
         if mismatch is None:
             return made
         if self._construct is not None and not self._root:
-            made = self._construct(**plain)
+            made = self._construct(**(plain if self._mode.lax else fresh(plain)))
             if self._changed(plain, made) is None:
                 return made
         raise mismatch

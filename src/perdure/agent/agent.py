@@ -12,7 +12,18 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Never,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_origin,
+)
 
 from perdure.agent.declared import is_coroutine_function
 from perdure.agent.handle import Run
@@ -185,9 +196,9 @@ class Agent(Generic[S, G, R]):
 
     # --------------------------------------------------------------------------------------- what it may call
 
-    def tool(self, **options: Unpack[ToolOptions]) -> Callable[[Callable[P, T]], Tool[P, T]]:
+    def tool(self, *bare: Never, **options: Unpack[ToolOptions]) -> Callable[[Callable[P, T]], Tool[P, T]]:
         """Declare a tool and list it here: `perdure.tool`."""
-        return self._listing(tool(**options))
+        return self._listing(tool(*bare, **options))
 
     def model(self, name: str, /, **options: Unpack[ModelOptions]) -> Callable[[Callable[P, T]], Tool[P, T]]:
         """Declare a model and list it here: `perdure.model`."""

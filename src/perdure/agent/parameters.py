@@ -345,10 +345,10 @@ class Parameters:
         resolved = self.annotation(name, annotation)
         try:
             return Shape.of(resolved)
-        except Exception as error:
+        except BadDeclaration as error:
             what = "result" if name == _RETURN else f"parameter {name!r}"
             raise BadDeclaration(
-                f"{self.origin}: the type {resolved!r} of its {what} cannot be stored: {error}",
+                f"{self.origin}: the type {resolved!r} of its {what} cannot be stored: {error.what}",
                 where=self.origin.source,
                 remedy="use plain data or records of it; inject clients with use(provider)",
             ) from error
@@ -392,9 +392,8 @@ def _partial_keywords(fn: Callable[..., Any]) -> set[str]:
 
 def _show_default(schema: dict[str, Any], default: Any) -> None:
     """Tell a default that JSON can express."""
-    shown = plain(default)
     try:
-        json.dumps(shown, allow_nan=False)
+        shown = json.loads(json.dumps(plain(default), allow_nan=False))
     except (TypeError, ValueError):
         return
     schema.setdefault("default", shown)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import copy_context
 from datetime import timedelta
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, Never, ParamSpec, TypeVar, Unpack, cast, overload
 
 from perdure.agent.declared import Declared, Kind, within
 from perdure.agent.fingerprint import fingerprint
@@ -27,6 +27,7 @@ from perdure.agent.options import (
     made_options,
     selection,
 )
+from perdure.agent.parameters import origin_of
 from perdure.agent.policy import Usage, is_a
 from perdure.agent.schema import read_usage
 from perdure.agent.scope import Call, Opener, call_scope, current_steps, step_scope
@@ -323,13 +324,19 @@ class Tool(Declared, Generic[P, R_co]):
         return fingerprint(self.schema, self.result_shape.schema())
 
 
-def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]:
+def tool(*bare: Never, **options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]:
     """Declare a tool: `@perdure.tool(effect="irreversible", raises=[Refused])`.
 
     Without `effect` a tool is irreversible, the strictest class. `perdure.agent.options.Options` describes
     each option. The declared function stays an ordinary function where no run is in context. Raises
     BadDeclaration (C102).
     """
+
+    if bare:  # written without parentheses, it is handed the function
+        origin = origin_of(bare[0])
+        raise BadDeclaration(
+            f"{origin}: @tool is written with parentheses", where=origin.source, remedy="@tool(effect=...)"
+        )
 
     def declare(fn: Callable[P, R]) -> Tool[P, R]:
         return Tool(fn, "tool", options, base=Options())

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from perdure.agent import (
+    Agent,
     Call,
     Done,
     NotDone,
@@ -363,6 +364,18 @@ def test_what_is_no_function_is_refused() -> None:
         tool()(refund)
     with pytest.raises(BadDeclaration, match="model's name"):
         model(refund)  # type: ignore[arg-type]
+
+
+def test_a_decorator_has_parentheses() -> None:
+    def pay(account: str) -> str:
+        return account
+
+    agent = Agent("desk")
+    for bare in (tool, agent.tool):
+        decorate: Callable[..., Any] = bare
+        with pytest.raises(BadDeclaration, match="with parentheses") as raised:
+            decorate(pay)
+        assert raised.value.where == f"{__file__}:{pay.__code__.co_firstlineno}"
 
 
 def test_a_tools_name_must_be_one_that_models_accept() -> None:

@@ -1,0 +1,128 @@
+"""A golden history: one run with every kind of event, as the frames that the first release writes.
+
+`history-v1.json` holds the frames and the chain digests in hex. They must be written the same, read the same, and fold
+to the same run for ever; a changed format gets a new file beside this one.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+from msgspec.structs import replace
+
+from perdure import codec
+from perdure.state import events as e
+from perdure.state.fold import fold_all
+from perdure.state.record import RunRecord
+
+FILE = pathlib.Path(__file__).parent / "history-v1.json"
+AT = 1_795_000_000_000_000
+HEAD = e.CallHead(
+    "pay", "irreversible", (("to", codec.encode("o-77")), ("cents", codec.encode(1200))), b"d" * 16
+)
+CHAT = e.CallHead(
+    "chat", "read", (("messages", e.StateList(("messages",), 1)), ("tools", e.Omitted(512))), b"c" * 16
+)
+REPLY = codec.encode({"message": {"role": "assistant", "content": "I shall pay it back now."}})
+ERROR = codec.encode({"type": "Refused", "message": "no funds"})
+
+
+def bodies() -> list[e.AnyBody]:
+    """Every kind of event, in an order that can happen."""
+    goal, state = (
+        codec.encode("refund o-77"),
+        codec.encode({"messages": [{"role": "user", "content": "refund o-77"}]}),
+    )
+    start = REPLY.index(codec.encode({"role": "assistant", "content": "I shall pay it back now."}))
+    append = e.Splice(
+        ("messages",), 1, 0, (e.Ref(2, start, len(REPLY) - start), codec.encode({"role": "tool"}))
+    )
+    return [
+        e.RunStarted(
+            "desk", "1", 1, goal, state, codec.encode({"agent": "desk"}), codec.encode({"id": "ana"}), None
+        ),
+        e.CallSettled("1:0", "done", REPLY, CHAT, usage=(120, 30)),
+        e.CallIntended("1:1.0.0", HEAD, "k1", 1, AT + 20_000_000, 0),
+        e.RunResumed("w-2", ("1:1.0.0",), ()),
+        e.CallUnknown("1:1.0.0", "crash", AT + 5, "the worker died"),
+        e.CallReconciled("1:1.0.0", "not_done", "hook"),
+        e.CallIntended("1:1.0.0", HEAD, "k1", 2, 0, 1),
+        e.CallUnknown("1:1.0.0", "timeout", AT + 9),
+        e.CallLate("1:1.0.0", 2, "done", codec.encode("r-1"), used=True),
+        e.CallSettled("1:1.1.0", "failed", ERROR, replace(HEAD, effect="read"), final=False),
+        e.StepRestarted("the code asks for another read", 9),
+        e.WaitOpened("1:2", "sleep", AT + 60_000_000),
+        e.WaitClosed("1:2", "due"),
+        e.StepCommitted(
+            1, (append, e.Set(("done",), codec.encode(True)), e.Set((e.OddKey(codec.encode(7)),), b"\x01"))
+        ),
+        e.RunHeld("step-error", "KeyError: 'x'", ("perdure retry desk-1",)),
+        e.RunReleased("ana", "retry", "mended"),
+        e.StepCommitted(2, (e.Delete(("done",)),)),
+        e.CancelRequested("ana", "no longer needed"),
+        e.RunFinished("cancelled", codec.encode({"by": "ana"})),
+    ]
+
+
+def history() -> list[e.Event]:
+    """The run, an event each 10 ms."""
+    return [e.Event(n, AT + n * 10_000, 1 if n < 4 else 2, body) for n, body in enumerate(bodies(), 1)]
+
+
+def written() -> list[dict[str, Any]]:
+    """The history as it would be stored now."""
+    digest, rows = codec.GENESIS, []
+    for event in history():
+        frame = codec.pack(event)
+        digest = codec.chain(digest, frame)
+        rows.append({"kind": event.kind, "frame": frame.hex(), "digest": digest.hex()})
+    return rows
+
+
+def golden() -> list[dict[str, str]]:
+    """The history as it was stored by the first release."""
+    rows: list[dict[str, str]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return rows
+
+
+def test_the_history_has_every_kind() -> None:
+    """No kind of event is without golden bytes."""
+    assert {event.kind for event in history()} == {
+        str(c.__struct_config__.tag) for c in e.Body.__subclasses__()
+    }
+
+
+def test_events_are_written_as_ever() -> None:
+    """The same facts give the same frames and the same chain."""
+    assert written() == golden()
+
+
+def test_events_are_read_as_ever() -> None:
+    """The stored frames give the same facts."""
+    assert [codec.unpack(bytes.fromhex(row["frame"]), e.Event) for row in golden()] == history()
+
+
+def test_the_run_is_the_same_as_ever() -> None:
+    """The stored frames fold to the same run."""
+    events = [codec.unpack(bytes.fromhex(row["frame"]), e.Event) for row in golden()]
+    run = fold_all(RunRecord(), events, codec.decode)
+    assert run.state == {
+        "messages": [
+            {"role": "user", "content": "refund o-77"},
+            {"role": "assistant", "content": "I shall pay it back now."},
+            {"role": "tool"},
+        ],
+        7: 1,
+    }
+    assert (run.ended, run.step, run.cancel, run.resumes) == ("cancelled", 2, "ana", 1)
+    assert (run.spent.calls, run.spent.steps, run.spent.input_tokens, run.spent.output_tokens) == (
+        3,
+        2,
+        120,
+        30,
+    )
+    open_step = fold_all(RunRecord(), events[:9], codec.decode)
+    call = open_step.calls["1:1.0.0"]
+    assert (call.standing, call.attempt, call.key, codec.decode(call.value)) == ("done", 2, "k1", "r-1")

@@ -1,7 +1,7 @@
 """A golden history: one run with every kind of event, as the frames that the first release writes.
 
-`history-v1.json` holds the frames and the chain digests in hex. They must be written the same, read the same, and fold
-to the same run for ever; a changed format gets a new file beside this one.
+`history-v1.json` holds the frames and the chain digests in hex. They must be written the same, read the same,
+and fold to the same run for ever; a changed format gets a new file beside this one.
 """
 
 from __future__ import annotations

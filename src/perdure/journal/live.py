@@ -51,6 +51,9 @@ class Fences:
     not_after: int | None = None
 
 
+_PROGRESS = (e.CallSettled, e.CallReconciled, e.CallLate, e.StepCommitted)
+
+
 Receipt: TypeAlias = tuple[e.CallSettled, str]
 """The outcome of an act, and the act's key."""
 
@@ -80,7 +83,9 @@ class Journal:
         self._snapshot_seq = past.snapshot_seq
         self._snapshot_bytes = 0
         self._tail_bytes = past.tail_bytes
-        self._progress = past.row.claims > 1
+        self._running = past.row.status == "running" and not past.row.due_at
+        self._suspect = past.row.claims > 1
+        self._moved = False
         self._pending: list[Stored] = []
         self._pending_bytes = 0
         self._pending_blobs: list[Blob] = []
@@ -154,6 +159,7 @@ class Journal:
             self._pending_blobs.extend(blobs)
             data = codec.pack(e.Event(event.seq, event.at, event.epoch, slim))
         self.record = record
+        self._moved = self._moved or isinstance(body, _PROGRESS)
         self._digest = codec.chain(self._digest, data)
         self._pending_bytes += len(data)
         self._tail_bytes += len(data)
@@ -183,9 +189,8 @@ class Journal:
         return parts
 
     def _send(self, batch: Batch) -> asyncio.Future[Appended]:
-        if self._progress and batch.row is None and batch.events:
-            self._progress = False
-            batch = replace(batch, row=RowChange(progress=True))
+        batch = self._marked(batch)
+        self._mark(batch)
         count, receipts = len(batch.events), self._pending_receipts
         self._pending_receipts = []
         self._sent += count
@@ -195,6 +200,27 @@ class Journal:
         future.add_done_callback(lambda done: self._acknowledged(done, count, receipts))
         self._last = future
         return future
+
+    def _marked(self, batch: Batch) -> Batch:
+        """The batch, with what the run's row learns by it.
+
+        From its first write on the run is running and claimable whenever it has no owner: should this process
+        die, whatever the run was held or waiting for before is over (law 20). Claims count until a call is
+        settled or a step is committed.
+        """
+        progress = self._suspect and self._moved
+        if batch.row is not None or (self._running and not progress):
+            return batch
+        change = RowChange(progress=progress)
+        if not self._running:
+            change = replace(change, status="running", due_at=0)
+        return replace(batch, row=change)
+
+    def _mark(self, batch: Batch) -> None:
+        """The row has been told, or nothing more will be written."""
+        self._running = True
+        if batch.row is not None and batch.row.progress:
+            self._suspect = False
 
     def _acknowledged(self, done: asyncio.Future[Appended], count: int, receipts: list[Receipt]) -> None:
         self._unacked -= count
@@ -273,10 +299,12 @@ class Journal:
         if self.failure is not None:
             return self.failure
         self.commits += 1
+        batch = self._marked(batch)
         future = self.store.append(batch)
         self._last = future
         await asyncio.wait([future])
         if (error := future.exception()) is None:
+            self._mark(batch)
             self._sent += len(batch.events)
         elif not _is_fence(error):
             self.failure = error
@@ -309,6 +337,7 @@ class Journal:
                 act_seconds=seconds,
                 inbox_seen=fences.inbox_seen,
             )
+            batch = self._marked(batch)
             future = self.store.append(batch)
             await asyncio.wait([future])
             if (error := future.exception()) is not None:
@@ -317,6 +346,7 @@ class Journal:
                 if isinstance(error, StoreError) and not _is_fence(error):
                     self.failure = error
                 raise error
+            self._mark(batch)
             self._sent += len(bodies)
             self.commits += 1
             self._last = future

@@ -372,7 +372,9 @@ class Runner:
         await self._close(ride, "held", NEVER, held.reason)
 
     async def _close(self, ride: Drive, status: str, due_at: int, why: str) -> None:
-        change = RowChange(status=status, due_at=due_at, info=_info(ride.record, why))
+        # A person decides about a held run: what they let go on has all its tries again.
+        held = status == "held"
+        change = RowChange(status=status, due_at=due_at, info=_info(ride.record, why), progress=held)
         await ride.journal.close(change)
         self.over = True
 

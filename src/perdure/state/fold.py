@@ -111,7 +111,7 @@ def _settled(record: RunRecord, event: e.Event, body: e.CallSettled, read: Read)
         before,
         standing=_standing(body.outcome, again=again),
         attempt=body.attempt,
-        round=before.round + (1 if again else 0),
+        round=before.round + (1 if again and body.outcome == "failed" else 0),
         seq=event.seq,
         value=body.value,
     )

@@ -78,7 +78,8 @@ class Elsewhere:
 
     def end(self) -> str:
         """Wait for its end; what it still had to say. It must have ended well."""
-        assert self.process.stdout is not None and self.process.stdin is not None
+        assert self.process.stdout is not None
+        assert self.process.stdin is not None
         self.process.stdin.close()
         said = self.process.stdout.read()
         self.process.wait()

@@ -1,8 +1,10 @@
 """Where a store lies on disk: the database's path, and the files beside it.
 
-    perdure.db            the database            perdure.db-wal, -shm   SQLite's own
-    perdure.db-turn       the queue of writers    perdure.db-workers/    signs of life
-    perdure.db-reserve    room for receipts on a full disk
+    perdure.db                     the database
+    perdure.db-wal, -shm           SQLite's own
+    perdure.db-turn, -turn-next    the queue of writers
+    perdure.db-workers/            signs of life
+    perdure.db-reserve             room for receipts on a full disk
 
 It makes and removes the reserve; it knows no tables.
 """

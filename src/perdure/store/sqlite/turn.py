@@ -55,25 +55,42 @@ else:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+
 class Turn:
-    """One writer's place in the queue of a store's processes. Used by one thread at a time."""
+    """One writer's place in the queue of a store's processes. Used by one thread at a time.
+
+    Two locks: whoever waits for the turn itself holds the place of the next one meanwhile. So the one who
+    gives the turn cannot snatch it back before the next one has woken up.
+    """
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._turn = os.open(path, _FLAGS, 0o666)
+        try:
+            self._next = os.open(path + "-next", _FLAGS, 0o666)
+        except BaseException:
+            os.close(self._turn)
+            raise
 
     def take(self) -> None:
         """Wait for the turn, however long."""
-        if not try_lock(self._fd):
-            lock(self._fd)
+        lock(self._next)
+        lock(self._turn)
+        unlock(self._next)
 
     def try_take(self) -> bool:
-        """Take the turn if nobody has it."""
-        return try_lock(self._fd)
+        """Take the turn if nobody has it or waits for it."""
+        if not try_lock(self._next):
+            return False
+        taken = try_lock(self._turn)
+        unlock(self._next)
+        return taken
 
     def take_within(self, seconds: float) -> bool:
         """Take the turn if it is free within so many seconds; looks again and again, others may win."""
         until = time.monotonic() + seconds
-        while not try_lock(self._fd):
+        while not self.try_take():
             if time.monotonic() >= until:
                 return False
             time.sleep(0.002)
@@ -81,10 +98,11 @@ class Turn:
 
     def give(self) -> None:
         """Let the next one go."""
-        unlock(self._fd)
+        unlock(self._turn)
 
     def close(self) -> None:
         """Let go for good. In a child after a fork this frees nothing of its parent's."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        for fd in (self._turn, self._next):
+            if fd >= 0:
+                os.close(fd)
+        self._turn = self._next = -1

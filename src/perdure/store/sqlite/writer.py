@@ -218,9 +218,11 @@ class Writer:
     @contextlib.contextmanager
     def _having(self, turn: Turn) -> Iterator[None]:
         """With the turn; or without, if it was found not to come."""
-        taken = turn.try_take()
-        if not taken and time.monotonic() >= self._impatient_until:
-            self._waiting_since = time.monotonic()
+        now = time.monotonic()
+        if now < self._impatient_until:
+            taken = turn.try_take()
+        else:
+            self._waiting_since = now
             turn.take()
             taken = True
         try:
@@ -434,6 +436,9 @@ class Writer:
                 self._freed = False
                 self.connection.execute(f"PRAGMA incremental_vacuum({PAGES_GIVEN_BACK})").fetchall()
             total, moved = self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:  # another process is at it
+            self._checked_pages = self.counts.wal_pages
+            return
         except apsw.Error as error:
             log.warning("%s: checkpoint failed: %s", self.place.path, error)
             self._checked_pages = self.counts.wal_pages

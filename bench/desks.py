@@ -1,0 +1,140 @@
+"""The agents that are measured: each step calls a model with the whole conversation and appends the reply.
+
+The model takes no time unless told otherwise, so that what remains is the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple
+
+from perdure import Agent, Hybrid, Run
+from perdure.agent import Durability, Storage
+
+REPLY_BYTES = 300
+"""The length of a reply's text."""
+
+Kind = Literal["frozen", "dict"]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message that never changes."""
+
+    role: str
+    content: str
+
+
+@dataclass
+class Desk:
+    """A state of frozen messages."""
+
+    messages: list[Message] = field(default_factory=list)
+
+
+class Stamp(NamedTuple):
+    """A moment in a run: step, wall clock, processor time of the loop's thread and of the process (ns)."""
+
+    step: int
+    wall: int
+    loop: int
+    process: int
+
+
+def now(step: int) -> Stamp:
+    """This moment."""
+    return Stamp(step, time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns())
+
+
+def words(number: int) -> str:
+    """A text of 300 bytes that compresses like random letters, not like a constant."""
+    return f"{number:06d}" + random.Random(number).randbytes((REPLY_BYTES - 6) // 2).hex()
+
+
+@dataclass
+class Plan:
+    """What one measured run does. `stamps` gets a moment at every `every`-th step."""
+
+    steps: int
+    first: int = 0
+    every: int = 10
+    kind: Kind = "frozen"
+    durability: Durability = "effects"
+    storage: Storage = field(default_factory=lambda: Hybrid(resume_within=timedelta(milliseconds=50)))
+    tool: bool = False
+    pause: float = 0.0
+    stamps: list[Stamp] = field(default_factory=list)
+
+
+def desk(plan: Plan) -> Agent[Any, Any, Any]:
+    """The agent for a plan."""
+    frozen = plan.kind == "frozen"
+    make: Callable[[str, str], Any] = (
+        Message if frozen else lambda role, text: {"role": role, "content": text}
+    )
+    texts = [words(number) for number in range(max(plan.first, 1000))]
+
+    def start(goal: str) -> Any:
+        messages = [make("user", texts[number]) for number in range(plan.first)]
+        return Desk(messages) if frozen else {"messages": messages}
+
+    agent: Agent[Any, Any, Any] = Agent(
+        "desk",
+        state=Desk if frozen else dict[str, Any],
+        start=start,
+        durability=plan.durability,
+        storage=plan.storage,
+    )
+
+    async def answer(messages: list[Any]) -> Any:
+        if plan.pause:
+            await asyncio.sleep(random.random() * plan.pause)
+        return make("assistant", texts[len(messages) % len(texts)])
+
+    answer.__annotations__ = {
+        "messages": list[Message] if frozen else list[Any],
+        "return": Message if frozen else Any,
+    }
+    chat = agent.model("model")(answer)
+
+    @agent.tool(effect="idempotent")
+    async def note(number: int) -> int:
+        return number
+
+    async def step(run: Run[Any]) -> None:
+        messages = run.state.messages if frozen else run.state["messages"]
+        number = len(messages) - plan.first
+        if number % plan.every == 0:
+            plan.stamps.append(now(number))
+        messages.append(await chat(messages))
+        if plan.tool:
+            await note(number)
+        if number + 1 >= plan.steps:
+            plan.stamps.append(now(number + 1))
+            run.finish("done")
+
+    agent.step(step)
+    return agent
+
+
+class Pieces(NamedTuple):
+    """Microseconds per step between two moments of a run: wall clock, the loop's thread, the process."""
+
+    wall: float
+    loop: float
+    process: float
+
+
+def between(one: Stamp, other: Stamp) -> Pieces:
+    """What a step took between two moments."""
+    steps = (other.step - one.step) * 1000
+    return Pieces(
+        (other.wall - one.wall) / steps,
+        (other.loop - one.loop) / steps,
+        (other.process - one.process) / steps,
+    )

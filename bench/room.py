@@ -1,0 +1,156 @@
+"""Where a measurement happens: a folder on the disk, the two floors beside it, and the report's lines.
+
+Knows how one run is driven and timed; what is measured, and against which target, is told elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import statistics
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.desks import Pieces, Plan, Stamp, between, desk, now
+from bench.floor import Bare, Pace
+from bench.table import Line
+from perdure import Runtime
+from perdure.store import SQLiteStore
+from perdure.store.protocol import Appended, Batch, StoreStats
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Room:
+    """One session. `rounds`: how often each case is repeated, all cases of a group interleaved."""
+
+    folder: Path
+    rounds: int
+    quick: bool = False
+    pace: Pace = field(default_factory=Pace)
+    lines: list[Line] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.bare = Bare(self.folder)
+
+    def path(self) -> Path:
+        """A database that does not exist yet."""
+        return self.folder / f"store-{next(_numbers)}.db"
+
+    def scaled(self, took: Sequence[float], beside: Sequence[float]) -> float:
+        """The median of processor times, each scaled to the pace of a quiet machine."""
+        quiet = self.pace.quiet
+        return statistics.median(
+            [one * min(quiet / pace, 1.0) for one, pace in zip(took, beside, strict=True)]
+        )
+
+
+@dataclass
+class Ride:
+    """One measured run. `pace`: of the plain loop beside it; `floor`: microseconds of a bare commit."""
+
+    stamps: list[Stamp]
+    begun: Stamp
+    ended: Stamp
+    pace: float
+    floor: float
+    stats: StoreStats
+
+    def part(self, first: int, last: int) -> Pieces:
+        """Microseconds per step between two steps."""
+        return between(
+            next(stamp for stamp in self.stamps if stamp.step >= first),
+            next(stamp for stamp in reversed(self.stamps) if stamp.step <= last),
+        )
+
+
+async def ride(room: Room, plan: Plan, runtime: Runtime, *, floor: bool = False) -> Ride:
+    """Drive one run of this plan, with the floors beside it."""
+    agent = desk(plan)
+    run_id = f"run-{next(_numbers)}"
+    await runtime.start(agent, run_id, "go")
+    gc.collect()
+    before = room.pace.look()
+    bare = room.bare.commits(50) if floor else []
+    begun = now(0)
+    outcome = await runtime.run(agent, run_id, "go")
+    ended = now(plan.steps)
+    bare += room.bare.commits(50) if floor else []
+    pace = (before + room.pace.look()) / 2
+    assert outcome.unwrap() == "done"
+    middle = statistics.median(bare) if bare else 0.0
+    return Ride(plan.stamps, begun, ended, pace, middle, await runtime.store.stats())
+
+
+async def alone(room: Room, plan: Plan, *, floor: bool = False) -> Ride:
+    """The same on a store of its own."""
+    async with Runtime(SQLiteStore(room.path())) as runtime:
+        await runtime.store.open()
+        try:
+            return await ride(room, plan, runtime, floor=floor)
+        finally:
+            await runtime.store.close()
+
+
+class _Listened(asyncio.Future[Appended]):
+    """A future that knows whether anyone waited for it."""
+
+    waited = False
+
+    def add_done_callback(self, fn: Callable[[Any], object], /, *, context: Context | None = None) -> None:
+        # The engine's own bookkeeping is no waiting; asyncio's callbacks are a task that stopped here.
+        if not str(getattr(fn, "__module__", "")).startswith("perdure"):
+            self.waited = True
+        super().add_done_callback(fn, context=context)
+
+
+class CountingStore(SQLiteStore):
+    """An SQLite store that counts its appends, and on how many of them anyone waited."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.appends: list[_Listened] = []
+
+    def append(self, batch: Batch) -> asyncio.Future[Appended]:
+        """Append; the future also remembers who waited."""
+        outer = _Listened(loop=asyncio.get_running_loop())
+        inner = super().append(batch)
+
+        def copy(done: asyncio.Future[Appended]) -> None:
+            error = done.exception()
+            if error is None:
+                outer.set_result(done.result())
+            else:
+                outer.set_exception(error)
+
+        inner.add_done_callback(copy)
+        self.appends.append(outer)
+        return outer
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a run asked of its store."""
+
+    appends: int
+    waited: int
+    commits: int
+
+
+async def counted(room: Room, plan: Plan) -> Counted:
+    """Drive one run and count its appends, those that were waited for, and the commits that carried them."""
+    store = CountingStore(room.path())
+    async with Runtime(store) as runtime:
+        await store.open()
+        agent = desk(plan)
+        await runtime.start(agent, "run", "go")
+        before = (await store.stats()).commits
+        (await runtime.run(agent, "run", "go")).unwrap()
+        after = (await store.stats()).commits
+        await store.close()
+    return Counted(len(store.appends), sum(one.waited for one in store.appends), after - before)

@@ -1,0 +1,120 @@
+"""One run, step by step: what a step costs in each durability, with a short and with a long conversation."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+
+from bench.desks import Plan
+from bench.room import Ride, Room, alone, counted
+from bench.table import Line
+from perdure.agent import Durability
+
+GROUP = "One step"
+
+CASES: dict[str, Plan] = {
+    "effects, 200 messages, frozen": Plan(200),
+    "effects, 200 messages, dicts": Plan(200, kind="dict"),
+    "effects, 5,000 messages, frozen": Plan(60, first=5000),
+    "effects, 5,000 messages, dicts": Plan(60, first=5000, kind="dict"),
+    "effects, with an idempotent call": Plan(200, tool=True),
+    "step": Plan(200, durability="step"),
+    "strict": Plan(200, durability="strict"),
+}
+MOST = {
+    "effects, 200 messages, frozen": 150.0,
+    "effects, 200 messages, dicts": 150.0,
+    "effects, 5,000 messages, frozen": 1000.0,
+    "effects, 5,000 messages, dicts": 2500.0,
+}
+"""Microseconds of engine per step."""
+
+
+async def measure(room: Room) -> None:
+    """Time every case, interleaved, then count what waits for the disk."""
+    rides: dict[str, list[Ride]] = {name: [] for name in CASES}
+    for _ in range(room.rounds):
+        for name, plan in CASES.items():
+            rides[name].append(
+                await alone(room, replace(plan, stamps=[]), floor=plan.durability != "effects")
+            )
+    for name, plan in CASES.items():
+        if plan.durability == "effects":
+            _engine(room, name, plan, rides[name])
+        else:
+            _waiting(room, name, plan, rides[name])
+    await _flatness(room)
+    await _counts(room)
+
+
+def _engine(room: Room, name: str, plan: Plan, rides: list[Ride]) -> None:
+    """Steps that wait for nothing: processor time of the whole process, the writer's thread included."""
+    first = 0 if plan.steps >= 200 else 10
+    parts = [ride.part(first, plan.steps) for ride in rides]
+    paces = [ride.pace for ride in rides]
+    quiet = room.scaled([part.process for part in parts], paces)
+    loop = room.scaled([part.loop for part in parts], paces)
+    wall = statistics.median(part.wall for part in parts)
+    note = f"of it on the loop's thread {loop:.0f}"
+    room.lines.append(Line(GROUP, name, "µs", wall, quiet, most=MOST.get(name), note=note))
+    if name == "effects, 200 messages, frozen":
+        around = [ride.ended.process - ride.begun.process for ride in rides]
+        inside = [part.process * plan.steps * 1000 for part in parts]
+        rest = [(whole - steps) / 1e6 for whole, steps in zip(around, inside, strict=True)]
+        wall_rest = statistics.median(
+            (ride.ended.wall - ride.begun.wall - part.wall * plan.steps * 1000) / 1e6
+            for ride, part in zip(rides, parts, strict=True)
+        )
+        quiet_rest = room.scaled(rest, paces)
+        room.lines.append(Line(GROUP, "claim, load, finish: once per run", "ms", wall_rest, quiet_rest))
+
+
+def _waiting(room: Room, name: str, plan: Plan, rides: list[Ride]) -> None:
+    """Steps that wait for the disk: against a bare commit of the same seconds."""
+    events = 1 if plan.durability == "step" else 2
+    walls = [ride.part(0, plan.steps).wall for ride in rides]
+    floor = statistics.median(ride.floor for ride in rides)
+    room.lines.append(Line(GROUP, f"{name}: a whole step", "µs", statistics.median(walls), floor=floor))
+    ratios = sorted(wall / events / ride.floor for wall, ride in zip(walls, rides, strict=True))
+    room.lines.append(
+        Line(
+            GROUP,
+            f"{name}: a commit waited for, divided by a bare one",
+            "x",
+            statistics.median(ratios),
+            most=2.0,
+            note=f"best {ratios[0]:.2f}; the step's own work included",
+        )
+    )
+
+
+async def _flatness(room: Room) -> None:
+    """Does the last tenth of a long run cost more than its first?"""
+    tenths: list[float] = []
+    for _ in range(max(room.rounds // 2, 3)):
+        ride = await alone(room, Plan(800))
+        first, last = ride.part(0, 80), ride.part(720, 800)
+        tenths.append(last.process / first.process)
+    name = "effects, last tenth of 800 steps divided by the first"
+    room.lines.append(Line(GROUP, name, "x", statistics.median(tenths), most=1.2))
+
+
+async def _counts(room: Room) -> None:
+    """How many commits a run of 200 steps waits for."""
+    steps = 200
+    targets: dict[Durability, float] = {"effects": 1.0, "step": steps + 1.0, "strict": 2 * steps + 1.0}
+    for durability, most in targets.items():
+        found = await counted(room, Plan(steps, durability=durability))
+        room.lines.append(
+            Line(
+                GROUP,
+                f"{durability}: commits waited for in {steps} steps",
+                "",
+                found.waited,
+                most=most,
+                note=f"{found.commits} commits with the claim; the end waits for one",
+            )
+        )
+    tool = await counted(room, Plan(steps, tool=True))
+    name = f"effects with an idempotent call: commits waited for in {steps} steps"
+    room.lines.append(Line(GROUP, name, "", tool.waited, most=steps + 1.0, note=f"{tool.commits} commits"))

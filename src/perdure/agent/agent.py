@@ -218,26 +218,6 @@ class Agent(Generic[S, G, R]):
         """The tool, model or fact of this name, if one is listed."""
         return self.tools.get(name) or self.models.get(name) or self.facts.get(name)
 
-    def manifest(self) -> dict[str, Any]:
-        """What a run is started with, as plain data: versions, each tool's class and digest of types.
-
-        Raises BadDeclaration (C102) for unknown types.
-        """
-        listed = (*self.tools.values(), *self.models.values(), *self.facts.values())
-        return {
-            "version": self.version,
-            "state_version": self.state_version,
-            "calls": {
-                entry.name: {
-                    "kind": entry.kind,
-                    "effect": "varies" if callable(entry.options.effect) else entry.options.effect,
-                    "model": entry.model_name,
-                    "schema": entry.schema_digest,
-                }
-                for entry in listed
-            },
-        }
-
     def tool_schemas(self, style: SchemaStyle) -> list[dict[str, Any]]:
         """The tools that are offered to the model, as its API wants them.
 

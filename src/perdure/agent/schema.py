@@ -7,6 +7,7 @@ only; validates no arguments.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,19 +41,19 @@ class Described(Protocol):
 
 
 def tool_schemas(tools: Iterable[Described], style: SchemaStyle) -> list[dict[str, Any]]:
-    """The tools as a model's API wants them. Raises BadSetting (C101) for an unknown style."""
-    return [_told(tool, style) for tool in tools]
+    """The tools as a model's API wants them; the caller's to change. Raises BadSetting (C101)."""
+    return [_told(tool, copy.deepcopy(tool.schema), style) for tool in tools]
 
 
-def _told(tool: Described, style: SchemaStyle) -> dict[str, Any]:
+def _told(tool: Described, parameters: dict[str, Any], style: SchemaStyle) -> dict[str, Any]:
     match style:
         case "openai":
-            function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+            function = {"name": tool.name, "description": tool.description, "parameters": parameters}
             return {"type": "function", "function": function}
         case "anthropic":
-            return {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
+            return {"name": tool.name, "description": tool.description, "input_schema": parameters}
         case "mcp":
-            return {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
+            return {"name": tool.name, "description": tool.description, "inputSchema": parameters}
         case _:
             raise BadSetting(f"there is no schema style {style!r}: openai, anthropic or mcp")
 

@@ -381,29 +381,6 @@ def test_who_may_do_what_is_declared_once() -> None:
         untyped_authorize(lambda who: True)
 
 
-def test_the_manifest_tells_what_a_run_rests_on() -> None:
-    agent = Agent("desk", version="2", state_version=3, tools=[refund])
-
-    @agent.model("small-1")
-    async def chat(messages: list[Any]) -> Any: ...
-
-    @agent.tool(effect=lambda command: "read" if command == "ls" else "irreversible")
-    async def shell(command: str) -> str:
-        return command
-
-    manifest = agent.manifest()
-    assert (manifest["version"], manifest["state_version"]) == ("2", 3)
-    assert set(manifest["calls"]) == {"refund", "order", "chat", "shell"}
-    assert manifest["calls"]["refund"] == {
-        "kind": "tool",
-        "effect": "irreversible",
-        "model": "",
-        "schema": refund.schema_digest,
-    }
-    assert manifest["calls"]["chat"]["model"] == "small-1"
-    assert manifest["calls"]["shell"]["effect"] == "varies"
-
-
 # ---------------------------------------------------------------------------------------------- running it
 
 

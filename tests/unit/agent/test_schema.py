@@ -57,6 +57,9 @@ def test_tools_as_each_api_wants_them() -> None:
     ]
     assert tool_schemas([look], "anthropic") == [{**said, "input_schema": PARAMETERS}]
     assert tool_schemas([look], "mcp") == [{**said, "inputSchema": PARAMETERS}]
+    told = tool_schemas([look], "mcp")
+    told[0]["inputSchema"]["properties"].clear()
+    assert look.schema == PARAMETERS
     with pytest.raises(BadSetting, match="'gemini'"):
         tool_schemas([look], "gemini")  # type: ignore[arg-type]
 

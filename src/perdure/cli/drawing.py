@@ -85,7 +85,7 @@ def draw_timeline(screen: Screen, lines: Sequence[Line], *, whole: bool) -> None
 
 
 def _with_before(lines: Sequence[Line]) -> Iterable[tuple[Line, Line | None]]:
-    return zip(lines, [None, *lines[:-1]], strict=True)
+    return zip(lines, [None, *lines], strict=False)
 
 
 def _row(line: Line, start: int, before: Line | None) -> Row:

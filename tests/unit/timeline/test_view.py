@@ -121,6 +121,21 @@ def test_a_restart_keeps_the_lines_of_what_it_drops() -> None:
     assert (drawn[3].kind, drawn[3].detail) == ("restarted", ("records up to @2 kept",))
 
 
+def test_a_call_that_a_restart_keeps_stays_one_line() -> None:
+    bodies = (
+        STARTED,
+        e.CallIntended("1/0", REFUND, "k-1", 1, 0),
+        e.CallSettled("1/1", "done", codec.encode(2), head("order", "read")),
+        e.StepRestarted("other arguments", keep=2),
+        e.CallUnknown("1/0", "timeout", 0),
+        e.CallReconciled("1/0", "done", "hook", codec.encode("rf-1")),
+    )
+    drawn = shown(*bodies)
+    assert [line.kind for line in drawn] == ["started", "call", "call", "restarted", "unknown", "reconciled"]
+    assert the_call(drawn, "refund").value == "rf-1"
+    assert drawn[4].text == drawn[5].text == "refund"
+
+
 def test_waits_holds_and_cancellation() -> None:
     bodies = (
         STARTED,

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from perdure.codec import Rolling, Shape, digest, encode
 from perdure.codec import plain as plain_of
+from perdure.codec.naming import step_of
 from perdure.codec.plain import ATOMS
 from perdure.codec.record import record_items
 from perdure.errors import NotStorable, ShapeMismatch
@@ -94,15 +95,17 @@ class LiveState(Generic[S]):
     def _load(self, plain: Any) -> None:
         """Begin anew from a committed state."""
         self._plain = plain
-        self._live: S = self._shape.restore(plain, where=ROOT)
         self._next: _Next | None = None
         self._watches: dict[Path, Watch] = {}
         self._lists: dict[Path, list[Any]] = {}
-        self._watch(path for path, found in lists_in(self._live, self._places) if len(found) >= WATCH_FROM)
+        live: S = self._shape.restore(plain, where=ROOT)
+        found = lists_in(live, self._places)
+        self._watch(live, [path for path, items in found if len(items) >= WATCH_FROM])
+        self._live = live
 
-    def _watch(self, paths: Iterable[Path]) -> None:
+    def _watch(self, live: Any, paths: Iterable[Path]) -> None:
         for path in paths:
-            found, stored = _at(self._live, path), _at(self._plain, path)
+            found, stored = _at(live, path), _at(self._plain, path)
             if type(found) is list and type(stored) is list and len(found) == len(stored):
                 self._watches[path] = Watch(found.copy(), stored, len(path))
                 self._lists[path] = found
@@ -169,14 +172,15 @@ class LiveState(Generic[S]):
 
     def _settle(self, following: _Next, plain: Any) -> None:
         self._plain = plain
-        self._live = following.live
         self._watches = {}
         self._lists = {}
         for path, watch, scan, fresh in following.lists:
             watch.settle(scan, fresh, _at(plain, path))
             self._watches[path] = watch
             self._lists[path] = fresh
-        self._watch(following.found)
+        self._watch(following.live, following.found)
+        # Last of all: a thread that still has hold of the state must not meet it half-made.
+        self._live = following.live
 
     def reset(self) -> None:
         """Forget what the step did: live is the committed state again."""
@@ -209,7 +213,7 @@ class LiveState(Generic[S]):
             watch = Watch([], stored, len(path))
         count = watch.beginning(items)
         rolling = watch.rolling(count)
-        tail = encode_items(items[count:], where=_text(path), start=count)
+        tail = encode_items(items[count:], where=ROOT + "".join(map(step_of, path)), start=count)
         if not tail:
             return StateList(path, count), rolling.digest()
         rolling.extend(tail)
@@ -219,10 +223,7 @@ class LiveState(Generic[S]):
         for path, known in self._lists.items():
             if known is value:
                 return path
-        for path, found in lists_in(self._live, self._places):
-            if found is value:
-                return path
-        return None
+        return _path_to(value, self._live, ())
 
 
 def _fits(following: _Next, plain: Any) -> bool:
@@ -278,6 +279,20 @@ def lists_in(value: Any, places: Places, path: Path = ()) -> Iterator[tuple[Path
             yield from lists_in(item, places.part(name), (*path, name))
 
 
+def _path_to(value: list[Any], tree: Any, path: Path) -> Path | None:
+    """Where a list is in a live state, below records and dicts of any kind."""
+    if tree is value:
+        return path
+    if type(tree) in ATOMS or type(tree) is list or len(path) >= DEEPEST:
+        return None
+    for name, item in _parts(tree) or ():
+        if type(item) not in ATOMS:
+            found = _path_to(value, item, (*path, name))
+            if found is not None:
+                return found
+    return None
+
+
 def _at(tree: Any, path: Path) -> Any:
     """What is at a path of a plain or live tree; `None` if nothing is."""
     for name in path:
@@ -302,7 +317,3 @@ def _replaced(tree: Any, parts: Mapping[Path, Any]) -> Any:
             return part
         owned(path[:-1])[path[-1]] = part
     return own.get((), tree)
-
-
-def _text(path: Path) -> str:
-    return ROOT + "".join(f".{name}" if name.isidentifier() else f"[{name!r}]" for name in path)

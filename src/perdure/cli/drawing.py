@@ -160,7 +160,7 @@ def _notch(line: Line) -> tuple[str, str]:
             return f"{text}: outcome unknown", " · ".join([CAUSES.get(detail[0], detail[0]), *detail[1:]])
         case "reconciled":
             verdict, by, *evidence = detail
-            return f"{text}: {VERDICTS.get(verdict, verdict)}", " · ".join(_given([f"by {by}", *evidence]))
+            return f"{text}: {VERDICTS.get(verdict, verdict)}", " · ".join(_given([_said_by(by), *evidence]))
         case "late":
             return f"{text}: a reply came late", " · ".join(detail)
         case "wait":
@@ -188,8 +188,14 @@ def _inside(detail: list[str]) -> tuple[str, list[str]]:
     return (f" inside {', '.join(calls)}" if calls else ""), rest
 
 
+def _said_by(by: str) -> str:
+    """Who answered what became of a call."""
+    who = by.removeprefix("person:")
+    return "as its reconcile hook says" if who == "hook" else f"as {who} says"
+
+
 def _given(parts: Iterable[str]) -> list[str]:
-    return [part for part in parts if part.strip() and part != "by "]
+    return [part for part in parts if part.strip()]
 
 
 # ---------------------------------------------------------------------------------------------- whole screens

@@ -21,7 +21,7 @@ MEANING: dict[int, str] = {
     NOT_FOUND: "no such run, store, agent or error code; or the name fits several",
     NEEDS_PERSON: "the run is held and waits for a person",
     REFUSED: "refused by a safety rule; nothing was changed",
-    UNFINISHED: "the run is not finished: it waits, or another process drives it",
+    UNFINISHED: "the run is not finished: it waits for a moment or a message",
     INTERRUPTED: "stopped by Ctrl-C; the run can be carried on",
 }
 """The table of docs/cli.md."""

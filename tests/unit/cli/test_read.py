@@ -146,7 +146,7 @@ def test_show_draws_the_whole_story(perdure: Command, store: Path) -> None:
     )
     assert "✗  interrupted inside refund   carried on by worker w-2" in out
     assert "?  refund: outcome unknown   the worker died inside it" in out
-    assert "=  refund: it had happened; not repeated   by hook · found by key" in out
+    assert "=  refund: it had happened; not repeated   as its reconcile hook says · found by key" in out
     assert out.rstrip().endswith("result  paid back")
 
 

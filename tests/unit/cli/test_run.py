@@ -229,3 +229,29 @@ def test_kill_9_between_the_payment_and_its_receipt_pays_once(perdure: Command, 
     assert answer.code == 0, answer.err
     assert "carry on" in answer.out
     assert len(Ledger(place / "bank.db").entries()) == 1
+
+
+def test_without_a_hook_a_person_answers_and_the_run_goes_on(perdure: Command, place: Path) -> None:
+    perdure("init")
+    source = (place / "agent.py").read_text()
+    hook = source[source.index("@refund.reconcile") : source.index("@desk.step")]
+    (place / "agent.py").write_text(source.replace(hook, ""))
+    running = start(place, "--id", "order-1")
+    wait_for(lambda: (place / "bank.db").exists() and Ledger(place / "bank.db").entries())
+    running.kill()
+    running.communicate()
+    held = perdure("run", "agent.py")
+    assert held.code == 4, held.out + held.err
+    assert "perdure resolve order-1" in held.out
+    why = perdure("why", "order-1").out
+    assert "It needs a person" in why
+    assert "outcome unknown (crash)" in why
+    resolved = perdure("resolve", "order-1", "--done", "rf-1", "--by", "ada", "--note", "seen in the book")
+    assert resolved.code == 0, resolved.err
+    done = perdure("run", "agent.py", "--json")
+    assert (done.code, done.document["result"]) == (0, "paid back: a kettle arrived broken, receipt rf-1")
+    assert len(Ledger(place / "bank.db").entries()) == 1
+    assert (
+        "refund: it had happened; not repeated   as ada says · seen in the book"
+        in perdure("show", "order-1").out
+    )

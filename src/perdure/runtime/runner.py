@@ -172,7 +172,7 @@ class Runner:
             live=LiveState(self.agent.state_shape, record.state),
             goal=self.agent.goal_shape.restore(codec.decode(record.goal), where="$.goal"),
             principal=_principal(record),
-            inbox_seen=0,
+            inbox_seen=past.row.inbox,
             died_at=_died_at(self.claimed, self.host.clock.now()),
             check=self.check,
         )

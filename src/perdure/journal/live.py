@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from perdure import codec
 from perdure.clock import Clock
-from perdure.errors import PerdureError, StoreError
+from perdure.errors import DiskFull, Expired, InboxMoved, PerdureError, StoreError
 from perdure.journal.outline import BLOB_BYTES, outline
 from perdure.journal.past import Past
 from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot
@@ -150,11 +150,12 @@ class Journal:
         elif self.clock.monotonic() - self._since >= LINGER_SECONDS:
             self.flush()
 
-    def _encode(self, body: e.AnyBody) -> Stored:
+    def _encode(self, body: e.AnyBody, *, whole: bool = False) -> Stored:
+        """Number, fold, frame and chain one fact. `whole`: large values stay in the frame."""
         event = e.Event(self.record.seq + 1, self.clock.now(), self.epoch, body)
         record = fold(self.record, event, codec.decode)
         data = codec.pack(event)
-        if len(data) > BLOB_BYTES:
+        if len(data) > BLOB_BYTES and not whole:
             slim, blobs = outline(body)
             self._pending_blobs.extend(blobs)
             data = codec.pack(e.Event(event.seq, event.at, event.epoch, slim))
@@ -196,6 +197,8 @@ class Journal:
         self._sent += count
         self._unacked += count
         self.commits += 1
+        if receipts:  # what an act came to is written even where new intents have no room any more
+            batch = replace(batch, reserve=True)
         future = self.store.append(batch)
         future.add_done_callback(lambda done: self._acknowledged(done, count, receipts))
         self._last = future
@@ -285,7 +288,7 @@ class Journal:
             error = await self._try(batch)
         except BaseException as failure:  # noqa: BLE001  (cancellation too: every branch must be told)
             error = failure
-        if error is not None and saved is not None and _is_fence(error):
+        if error is not None and saved is not None and _leaves_whole(error):
             self.record, self._digest, self._tail_bytes = saved
         for _, _, done in group:
             if not done.done():
@@ -295,20 +298,20 @@ class Journal:
             raise error
 
     async def _try(self, batch: Batch) -> BaseException | None:
-        """Write one batch apart from the rest; a refused fence leaves the journal usable."""
+        """Write one batch apart from the rest; a refused fence or a full disk leaves the journal usable."""
         if self.failure is not None:
             return self.failure
         self.commits += 1
         batch = self._marked(batch)
         future = self.store.append(batch)
         self._last = future
-        await asyncio.wait([future])
+        cancelled = await _outlast(future)
         if (error := future.exception()) is None:
             self._mark(batch)
             self._sent += len(batch.events)
-        elif not _is_fence(error):
+        elif not _leaves_whole(error):
             self.failure = error
-        return error
+        return cancelled if error is None else error
 
     async def transact(
         self, act: Callable[[Tx], Sequence[e.AnyBody]], *, seconds: float, fences: Fences
@@ -326,7 +329,7 @@ class Journal:
             def inside(tx: Tx) -> Sequence[Stored]:
                 nonlocal bodies
                 bodies = tuple(act(tx))
-                return [self._encode(body) for body in bodies]
+                return [self._encode(body, whole=True) for body in bodies]
 
             saved = (self.record, self._digest, self._tail_bytes)
             batch = Batch(
@@ -339,17 +342,19 @@ class Journal:
             )
             batch = self._marked(batch)
             future = self.store.append(batch)
-            await asyncio.wait([future])
+            cancelled = await _outlast(future)
             if (error := future.exception()) is not None:
                 self.record, self._digest, self._tail_bytes = saved
-                self._pending_blobs, self._pending_bytes = [], 0
-                if isinstance(error, StoreError) and not _is_fence(error):
-                    self.failure = error
-                raise error
+                self._pending_bytes = 0
+                if isinstance(error, StoreError) and not _leaves_whole(error):
+                    self.failure = self.failure or error
+                raise cancelled or error
             self._mark(batch)
             self._sent += len(bodies)
             self.commits += 1
             self._last = future
+            if cancelled is not None:
+                raise cancelled
             return bodies
 
     # -- ends
@@ -385,9 +390,9 @@ class Journal:
                 outbox=tuple(outbox),
                 **self._take(),
             )
-            await self._settle(self._send(batch))
-        if self.failure is not None:
-            raise self.failure
+            cancelled = await _outlast(self._send(batch))
+        if (error := self.failure or cancelled) is not None:
+            raise error
 
     def abandon(self) -> None:
         """Send nothing more: the lease is lost, or the store failed."""
@@ -396,6 +401,20 @@ class Journal:
             self._timer = None
 
 
-def _is_fence(error: BaseException) -> bool:
-    from_fence = getattr(error, "code", "")
-    return from_fence in ("S111", "S116")
+def _leaves_whole(error: BaseException) -> bool:
+    """The write was refused alone: a fence no longer held, or there was no room for an intent."""
+    return isinstance(error, InboxMoved | Expired | DiskFull)
+
+
+async def _outlast(future: asyncio.Future[Appended]) -> asyncio.CancelledError | None:
+    """Wait for a write whatever happens; a cancellation meanwhile is handed back, to be raised afterwards.
+
+    What was written must be known before anything else is: a write cannot be taken back.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled

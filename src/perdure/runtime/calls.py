@@ -18,6 +18,7 @@ from perdure.agent import Call, NotDone, Tool, call_scope, publisher, read_usage
 from perdure.clock import SECOND
 from perdure.errors import (
     CallFailed,
+    DiskFull,
     EffectRefused,
     InboxMoved,
     LeftUnknown,
@@ -160,7 +161,9 @@ async def _guard(execution: Execution, branch: Branch, tool: Tool[..., Any], arg
     """What must hold before anything is intended."""
     if tool.needs_approval(args):
         detail = f"{tool.name} needs an approval, and this release cannot ask for one; it was not called"
-        execution.hold(branch, e.RunHeld("approval-needed", detail, (f"perdure cancel {execution.drive.run_id}",)))
+        execution.hold(
+            branch, e.RunHeld("approval-needed", detail, (f"perdure cancel {execution.drive.run_id}",))
+        )
     if execution.record.cancel is not None:
         branch.unwind("cancelled")
     if execution.record.held is not None:
@@ -235,6 +238,9 @@ async def _intend(
         except InboxMoved:
             await drive.read_inbox()
             await _guard(execution, branch, tool, dict(call.args))
+        except DiskFull as full:
+            execution.broken = full
+            branch.unwind("the disk is full")
 
 
 async def _act(

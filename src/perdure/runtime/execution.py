@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from perdure.errors import ForeignTask, Signal, Suspend
+from perdure.errors import ForeignTask, Signal, StoreError, Suspend
 from perdure.runtime.drive import Drive
 from perdure.runtime.replay import Replay
 from perdure.runtime.tree import LiveState
@@ -70,7 +70,10 @@ class Ending:
 
 @dataclass
 class Execution:
-    """The state of one execution. `mismatch` is the event that the code no longer agrees with."""
+    """The state of one execution.
+
+    `mismatch` is the event that the code no longer agrees with; `broken` why nothing new can be intended.
+    """
 
     drive: Drive
     live: LiveState[Any]
@@ -80,6 +83,7 @@ class Execution:
     wake_at: list[int] = field(default_factory=list)
     mismatch: int | None = None
     mismatch_detail: str = ""
+    broken: StoreError | None = None
     over: bool = False
 
     def __post_init__(self) -> None:

@@ -135,7 +135,7 @@ class Runner:
                 log.error("run %s: a late result of %s is lost: %s", self.ride.run_id, receipt.path, error)
 
     async def let_go(self) -> None:
-        """The drive failed: give the lease back, so that the run can be claimed as soon as the cause is mended."""
+        """The drive failed: give the lease back; the run can be claimed once the cause is mended."""
         try:
             await self.host.store.release(self.claimed.row.run_id, self.claimed.row.epoch)
         except StoreError as error:
@@ -241,7 +241,7 @@ class Runner:
             await self._unwound(ride, execution)
         except asyncio.CancelledError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (whatever leaves a step holds the run)
             if execution.mismatch is not None or execution.holds or execution.wake_at:
                 await self._unwound(ride, execution)
             elif ride.journal.failure is not None:
@@ -252,11 +252,14 @@ class Runner:
             await self._commit(ride, execution, step)
 
     def _asked_for_all(self, execution: Execution) -> None:
+        """Nothing that was recorded may be left unasked, and no call without an outcome."""
         seq = execution.replay.never_asked()
         if seq is not None and execution.mismatch is None:
             execution.mismatch = seq
             execution.mismatch_detail = f"event {seq} recorded a call that the step no longer makes"
             raise Interrupted("the step does not match its record")
+        if any(call.standing in ("open", "unknown") for call in execution.record.calls.values()):
+            raise Interrupted("a call has no known outcome yet")
 
     async def _commit(self, ride: Drive, execution: Execution, step: Any) -> None:
         reached("step.commit")
@@ -310,6 +313,9 @@ class Runner:
 
     async def _unwound(self, ride: Drive, execution: Execution, *, swallowed: bool = False) -> None:
         ride.live.reset()
+        if execution.broken is not None:
+            await ride.journal.barrier()  # receipts of other branches have the room that is kept for them
+            raise execution.broken
         if execution.mismatch is not None:
             await self._mismatch(ride, execution)
         elif swallowed:

@@ -229,8 +229,12 @@ class Journal:
         self._unacked -= count
         error = StoreError("the store gave up on a write") if done.cancelled() else done.exception()
         if error is not None:
-            self.failure = self.failure or error
+            self._fail(error)
             self.refused.extend(receipts)
+
+    def _fail(self, error: BaseException) -> None:
+        """Nothing more can be written; the first reason is the one that counts."""
+        self.failure = self.failure or error
 
     async def barrier(self) -> None:
         """Return when everything appended so far is durable. Raises what the store refused it with."""
@@ -310,7 +314,7 @@ class Journal:
             self._mark(batch)
             self._sent += len(batch.events)
         elif not _leaves_whole(error):
-            self.failure = error
+            self._fail(error)
         return cancelled if error is None else error
 
     async def transact(
@@ -347,7 +351,7 @@ class Journal:
                 self.record, self._digest, self._tail_bytes = saved
                 self._pending_bytes = 0
                 if isinstance(error, StoreError) and not _leaves_whole(error):
-                    self.failure = self.failure or error
+                    self._fail(error)
                 raise cancelled or error
             self._mark(batch)
             self._sent += len(bodies)

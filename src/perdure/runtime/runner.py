@@ -241,7 +241,7 @@ class Runner:
             await self._unwound(ride, execution)
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001  (whatever leaves a step holds the run)
+        except Exception as error:
             if execution.mismatch is not None or execution.holds or execution.wake_at:
                 await self._unwound(ride, execution)
             elif ride.journal.failure is not None:
@@ -301,7 +301,7 @@ class Runner:
             return again.mismatch_detail or "the replayed step stopped where the first execution went on"
         except asyncio.CancelledError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (whatever the replay raised is the finding)
             return f"the replayed step raised {type(error).__name__}: {error}"
         if second != patch:
             return f"the replayed step left another state: {_first_difference(patch, second)}"

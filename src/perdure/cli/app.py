@@ -5,6 +5,7 @@ The one place of the command line that loads user code.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -94,7 +95,8 @@ def _from_file(path: Path) -> ModuleType:
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known
     if known is not None or not name.isidentifier():
-        name = f"perdure_app_{abs(hash(path))}"
+        # The same name in every process: recorded errors are known again by the name of their module.
+        name = f"perdure_app_{hashlib.blake2b(str(path).encode(), digest_size=6).hexdigest()}"
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

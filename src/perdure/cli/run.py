@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import json
 import signal
+import sys
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -55,12 +56,18 @@ def run(options: Options, /, app: str, goal: str | None, run_id: str | None, **h
     order = Order(app, goal, run_id, how["check"], how["detach"])
     began = time.monotonic()
     try:
-        outcome = asyncio.run(_run(options, order))
+        with _own_output(options):
+            outcome = asyncio.run(_run(options, order))
     except KeyboardInterrupt:
         return _left(options, order)
     if outcome is None:
         return _detached(options, order)
     return _told(options, order, outcome, time.monotonic() - began)
+
+
+def _own_output(options: Options) -> contextlib.AbstractContextManager[object]:
+    """With --json standard output is for the document: what the user's code prints goes to standard error."""
+    return contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext()
 
 
 async def _run(options: Options, order: Order) -> Outcome[Any] | None:
@@ -239,10 +246,12 @@ def worker(options: Options, apps: tuple[str, ...], concurrency: int) -> int:
 
     SIGTERM and Ctrl-C let running steps end at their next safe point and give the leases back.
     """
-    return asyncio.run(_work(options, apps, concurrency))
+    output = sys.stdout
+    with _own_output(options):
+        return asyncio.run(_work(options, apps, concurrency, output))
 
 
-async def _work(options: Options, apps: tuple[str, ...], concurrency: int) -> int:
+async def _work(options: Options, apps: tuple[str, ...], concurrency: int, output: TextIO) -> int:
     from perdure.cli.app import load
 
     agents = [load(app) for app in apps]
@@ -260,7 +269,7 @@ async def _work(options: Options, apps: tuple[str, ...], concurrency: int) -> in
             "store": runtime.store.url,
         }
         if options.json:
-            click.echo(json.dumps(about))
+            click.echo(json.dumps(about), file=output)
         else:
             click.echo(
                 f"{moment(SYSTEM.now())}  worker {runtime.host.worker} serves {names} of {runtime.store.url}"

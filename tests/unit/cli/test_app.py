@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -53,6 +55,24 @@ def test_files_of_one_name_are_told_apart(place: Path) -> None:
         (place / folder).mkdir()
         (place / folder / "agent.py").write_text(f"from perdure import Agent\nx = Agent('{folder}')\n")
     assert [load("a/agent.py").name, load("b/agent.py").name, load("a/agent.py").name] == ["a", "b", "a"]
+
+
+def test_a_file_that_shares_its_name_has_the_same_module_name_in_every_process(place: Path) -> None:
+    (place / "json.py").write_text(ONE + "class Oops(Exception): ...\n")
+    program = "from perdure.cli.app import load, _from_file\nfrom pathlib import Path\n"
+    program += "load('json.py')\nprint(_from_file(Path('json.py').resolve()).Oops.__module__)"
+    names = set()
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        names.add(done.stdout.strip())
+    [name] = names
+    assert name.startswith("perdure_app_")
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,33 @@ def test_a_reader_that_leaves_ends_the_command_quietly(store: Path) -> None:
     listing.stderr.close()
 
 
+SLOW = {
+    "perdure.agent",
+    "perdure.host",
+    "perdure.journal",
+    "perdure.codec.shape",
+    "perdure.demo",
+    "rich.table",
+    "rich.progress",
+    "importlib.metadata",
+}
+"""What a look at the list of runs has no use for; loading it would be felt at every call."""
+
+
+@pytest.mark.parametrize(("arguments", "more"), [(["runs"], set[str]()), (["runs", "--json"], {"rich"})])
+def test_a_look_at_the_list_loads_little(store: Path, arguments: list[str], more: set[str]) -> None:
+    program = (
+        "import sys\nfrom perdure.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stderr.split())
+    assert "perdure.store.sqlite" in loaded
+    assert not loaded & (SLOW | more)
+
+
 @pytest.mark.parametrize("kind", list(errors.catalogue()), ids=lambda kind: kind.code)
 def test_every_error_has_an_exit_code_that_is_documented(kind: type[errors.PerdureError]) -> None:
     code = exits.code_of(kind("it happened"))

@@ -104,6 +104,18 @@ def test_each_outcome_has_its_exit_code(
     assert "look    perdure show order-1" in drawn.out
 
 
+def test_what_an_agent_prints_is_kept_out_of_the_document(perdure: Command, agent: Path) -> None:
+    agent.write_text(
+        "print('loading')\n"
+        + AGENT.replace("    match run.goal:", "    print('a step')\n    match run.goal:")
+    )
+    answer = perdure("run", agent, "o-77", "--json")
+    assert answer.document["status"] == "succeeded"
+    assert "loading" in answer.err
+    assert "a step" in answer.err
+    assert "a step" in perdure("run", agent, "o-78").out
+
+
 def test_the_same_id_means_the_same_run(perdure: Command, agent: Path) -> None:
     first = perdure("run", agent, "o-77", "--id", "order-1", "--json").document
     assert perdure("run", agent, "o-77", "--id", "order-1", "--json").document == first

@@ -127,6 +127,16 @@ class Journal:
             self._add((body,), ())
 
     def _add(self, bodies: Sequence[e.AnyBody], taken: Sequence[int]) -> None:
+        self._queue(bodies, taken)
+        if len(self._pending) >= PENDING_EVENTS or self._pending_bytes >= PENDING_BYTES:
+            self.flush()
+        elif self._timer is None:
+            self._since = self.clock.monotonic()
+            self._timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.flush)
+        elif self.clock.monotonic() - self._since >= LINGER_SECONDS:
+            self.flush()
+
+    def _queue(self, bodies: Sequence[e.AnyBody], taken: Sequence[int]) -> None:
         receipts = [
             (body, self.record.calls[body.path].key)
             for body in bodies
@@ -142,13 +152,6 @@ class Journal:
             self._pending.append(self._encode(body))
         self._pending_receipts.extend(receipts)
         self._pending_taken.extend(taken)
-        if len(self._pending) >= PENDING_EVENTS or self._pending_bytes >= PENDING_BYTES:
-            self.flush()
-        elif self._timer is None:
-            self._since = self.clock.monotonic()
-            self._timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.flush)
-        elif self.clock.monotonic() - self._since >= LINGER_SECONDS:
-            self.flush()
 
     def _encode(self, body: e.AnyBody, *, whole: bool = False) -> Stored:
         """Number, fold, frame and chain one fact. `whole`: large values stay in the frame."""
@@ -381,7 +384,7 @@ class Journal:
     async def close(self, change: RowChange, *bodies: e.AnyBody, outbox: Sequence[Message] = ()) -> None:
         """Append the last facts, change the run's row and give the lease back, in one durable commit."""
         async with self._lock:
-            self._add(bodies, ())
+            self._queue(bodies, ())  # without a flush: the last facts and the row are one write
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None

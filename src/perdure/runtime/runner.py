@@ -273,13 +273,14 @@ class Runner:
             ride.live.reset()
             await self._hold(ride, e.RunHeld("not-repeatable", problem, _retry(ride)))
             return
-        await ride.journal.append(e.StepCommitted(number, patch))
+        committed = e.StepCommitted(number, patch)
+        if execution.ending is not None:
+            await self._finish(ride, execution.ending.status, execution.ending.value, committed)
+            return
+        await ride.journal.append(committed)
         reached("step.queued")
         ride.live.commit(ride.record.state, patch)
         self._failures = 0
-        if execution.ending is not None:
-            await self._finish(ride, execution.ending.status, execution.ending.value)
-            return
         await ride.journal.commit_step()
         reached("step.committed")
         await self._breathe()
@@ -384,10 +385,12 @@ class Runner:
         await ride.journal.close(change)
         self.over = True
 
-    async def _finish(self, ride: Drive, status: Any, value: bytes) -> None:
+    async def _finish(self, ride: Drive, status: Any, value: bytes, *last: e.StepCommitted) -> None:
+        """End the run: its last step, its result and its row in one commit, or none of them."""
         reached("run.finish")
-        change = RowChange(status=status, due_at=NEVER, terminal=True, info=_info(ride.record, ""))
-        await ride.journal.close(change, e.RunFinished(status, value))
+        info = _info(ride.record, "", steps=len(last))
+        change = RowChange(status=status, due_at=NEVER, terminal=True, info=info)
+        await ride.journal.close(change, *last, e.RunFinished(status, value))
         self.over = True
         reached("run.finished")
 
@@ -422,9 +425,9 @@ def _retry(ride: Drive) -> tuple[str, ...]:
     return (f"perdure retry {ride.run_id}", f"perdure cancel {ride.run_id}")
 
 
-def _info(record: RunRecord, why: str) -> bytes:
+def _info(record: RunRecord, why: str, *, steps: int = 0) -> bytes:
     spent = record.spent
-    facts: dict[str, Any] = {"step": record.step, "calls": spent.calls}
+    facts: dict[str, Any] = {"step": record.step + steps, "calls": spent.calls}
     if why:
         facts["reason"] = why
     if record.held is not None:

@@ -41,6 +41,7 @@ class Declared:
     is_async: bool
     origin: Origin
     parameters: Parameters
+    __wrapped__: Callable[..., Any]
     owner: object
     """What the function is bound to: the instance of a bound method, else None."""
 
@@ -58,7 +59,7 @@ class Declared:
         if inspect.isclass(fn) or not callable(fn):
             raise BadDeclaration(f"{fn!r} is not a function", remedy="declare a function or a method")
         self.kind = kind
-        self.fn = fn
+        self.fn = self.__wrapped__ = fn
         self.origin = origin_of(fn)
         if _is_generator(fn):
             raise BadDeclaration(
@@ -111,7 +112,7 @@ class Declared:
             self._bound_parameters = self.parameters.without_first()
         bound = object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
-        bound.fn = bound.__dict__["__wrapped__"] = MethodType(self.fn, owner)
+        bound.fn = bound.__wrapped__ = MethodType(self.fn, owner)
         bound.owner = owner
         bound.parameters = self._bound_parameters
         return bound

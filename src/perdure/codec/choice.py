@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterable
 from typing import Any
 
-from perdure.codec.form import Book, Form, Mismatch, Mode, Schema
+from perdure.codec.form import Book, Form, Mismatch, Mode, Schema, immutable
 from perdure.codec.naming import found, shown
 from perdure.codec.plain import plain as lowered
 from perdure.codec.record import record_items
@@ -129,15 +129,20 @@ class Union(Form):
             None if any(kind is None for kind in kinds) else frozenset().union(*(k for k in kinds if k))
         )
         self._by_kind: dict[type, list[Form]] = {}
+        self._as_is: set[type] = set()
 
     def restore(self, plain: Any) -> Any:
         if self._strict is not None:
             return self._first(plain)
         kind = type(plain)
+        if kind in self._as_is:
+            return plain
         forms = self._by_kind.get(kind)
         if forms is None:
             forms = [form for form in self._forms if form.takes is None or kind in form.takes]
             self._by_kind[kind] = forms
+            if forms and all(kind in immutable(form) for form in forms):
+                self._as_is.add(kind)  # int | float: whichever it is, it stays what it is
         if len(forms) == 1:
             return forms[0].restore(plain)
         return self._only(forms, plain)

@@ -10,9 +10,10 @@ tuples of (field, value).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from perdure.codec.naming import found, step_of
 from perdure.codec.plain import ATOMS, CHUNK, flat_copy
@@ -51,6 +52,7 @@ class Book:
         """A reference to the definition of a form, which is written once."""
         name = self._names.get(id(form))
         if name is None:
+            title = re.sub(r"[^\w.\-\[\]]+", "_", title)
             name, number = title, 1
             while name in self.entries:
                 number += 1
@@ -68,6 +70,8 @@ class Form:
 
     takes: frozenset[type] | None = None
     name: str = "anything"
+    defined: ClassVar[bool] = False
+    """Whether its schema is a reference to a definition, so that it ends even if the type contains itself."""
 
     def restore(self, plain: Any) -> Any:
         """Plain data -> instance. Raises Mismatch."""
@@ -330,4 +334,6 @@ class Later(Form):
 
     def schema(self, book: Book) -> Schema:
         assert self.form is not None
-        return self.form.schema(book)
+        if self.form.defined:
+            return self.form.schema(book)
+        return book.refer(self, self.name, self.form.schema)

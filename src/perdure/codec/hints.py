@@ -25,13 +25,9 @@ def field_types(kind: type, args: Sequence[Any] = ()) -> dict[str, Any]:
     bindings = _bindings(kind, args)
     found: dict[str, Any] = {}
     for cls in reversed(kind.__mro__):
-        own = inspect.get_annotations(cls)
-        if not own or cls.__module__ == "builtins":
-            continue
-        resolved = _resolved(cls)
-        for name in own:
-            if name in resolved:
-                found[name] = filled(resolved[name], bindings.get(cls, {}))
+        if cls.__module__ != "builtins":
+            binding = bindings.get(cls, {})
+            found.update((name, filled(tp, binding)) for name, tp in _own(cls).items())
     return found
 
 
@@ -65,9 +61,11 @@ def _no_default(default: object) -> bool:
     return type(default).__name__ == "NoDefaultType"
 
 
-def _resolved(cls: type) -> dict[str, Any]:
+def _own(cls: type) -> dict[str, Any]:
+    """The annotations that stand in the class itself, resolved."""
     try:
-        return typing.get_type_hints(cls, localns={cls.__name__: cls}, include_extras=True)
+        hints = typing.get_type_hints(cls, localns=_local_names(cls), include_extras=True)
+        return {name: hints[name] for name in inspect.get_annotations(cls) if name in hints}
     except NameError as error:
         raise BadDeclaration(
             f"an annotation of {cls.__qualname__} names {error.name!r}, which {cls.__module__} does not know",
@@ -75,6 +73,14 @@ def _resolved(cls: type) -> dict[str, Any]:
         ) from None
     except TypeError as error:
         raise BadDeclaration(f"an annotation of {cls.__qualname__} is not a type: {error}") from None
+
+
+def _local_names(cls: type) -> dict[str, Any]:
+    """What annotations may name and the module does not have: the class itself, `T` of `class Box[T]`."""
+    names = {cls.__name__: cls}
+    for base in reversed(cls.__mro__):
+        names.update((each.__name__, each) for each in getattr(base, "__type_params__", ()))
+    return names
 
 
 def _bindings(kind: type, args: Sequence[Any]) -> dict[type, dict[Any, Any]]:

@@ -22,6 +22,8 @@ from perdure.errors import NotStorable
 class ModelForm(Form):
     """A pydantic model class, parameterised or not."""
 
+    defined = True
+
     def __init__(self, kind: Any, mode: Mode) -> None:
         self.name = kind.__qualname__
         self._kind = kind

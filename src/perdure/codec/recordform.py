@@ -33,6 +33,8 @@ class Field(NamedTuple):
 class Record(Form):
     """What the records have in common: fields by name in a dict."""
 
+    defined = True
+
     def __init__(self, kind: type, fields: Iterable[Field], mode: Mode) -> None:
         self.name = kind.__qualname__
         self.kind = kind

@@ -8,24 +8,15 @@ import pathlib
 import uuid
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    TypeVar,
-)
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import pytest
 
-from perdure.codec import Shape
+from perdure.codec import Shape, plain
 from perdure.errors import ShapeMismatch
 from tests.unit.codec.declared import MOMENT, Box, Cat, Job, Level, Message, Node, Pair, Point, Typed
 from tests.unit.codec.test_shape import Marked, Other, alike
-
-T = TypeVar("T")
-U = TypeVar("U")
-B = TypeVar("B", bound=str)
 
 
 def test_json_forms_are_read_and_exact_data_too() -> None:
@@ -140,6 +131,19 @@ def test_the_schema_says_what_parse_takes() -> None:
     assert Shape.of(tuple[int, str]).schema()["prefixItems"] == [{"type": "integer"}, {"type": "string"}]
     assert Shape.of(Literal["a", 1]).schema() == {"enum": ["a", 1]}
     assert Shape.of(dict[str, int]).schema()["additionalProperties"] == {"type": "integer"}
+
+
+class Branch(NamedTuple):
+    name: str
+    kids: list[Branch]
+
+
+def test_a_type_that_contains_itself_has_a_schema() -> None:
+    schema = Shape.of(Branch).schema()
+    assert schema["prefixItems"][1]["items"] == {"$ref": "#/$defs/Branch"}
+    assert schema["$defs"]["Branch"]["prefixItems"][1]["items"] == {"$ref": "#/$defs/Branch"}
+    value = Branch("a", [Branch("b", [])])
+    assert Shape.of(Branch).restore(plain(value)) == value
 
 
 def test_classes_of_one_name_have_definitions_of_their_own() -> None:

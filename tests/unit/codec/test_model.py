@@ -153,6 +153,24 @@ def test_zones_and_folds_survive_validation() -> None:
     assert type(back.holder.box) is Box[Item]
 
 
+class Untold(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    data: Any
+
+
+def test_an_instance_shares_no_container_with_the_data() -> None:
+    stored: dict[str, Any] = {"data": {"a": [1]}, "more": [1]}
+    back = Shape.of(Untold).restore(stored)
+    back.data["a"].append(2)
+    back.more.append(2)
+    reply = completion()
+    data = plain(reply)
+    again = Shape.of(type(reply)).restore(data)
+    again.from_the_future["a"].append(2)
+    assert stored == {"data": {"a": [1]}, "more": [1]}
+    assert data == plain(reply)
+
+
 def test_fields_that_were_never_set_stay_unset() -> None:
     """A server tells a field that is null from one that is not there."""
     assert plain(Item(x=1)) == {"x": 1}

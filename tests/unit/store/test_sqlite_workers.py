@@ -111,7 +111,7 @@ async def test_what_the_dead_left_is_cleaned_up(tmp_path: Path) -> None:
             with elsewhere(path, "await store.enlist(args[0]); say('in'); hear()", f"w{number}") as other:
                 assert other.hear() == "in"
                 other.kill()
-                (left,) = os.listdir(store.place.workers)
+        (left,) = os.listdir(store.place.workers)
         await store.enlist("me")
         assert left not in os.listdir(store.place.workers)
         assert len(os.listdir(store.place.workers)) == 1
@@ -155,8 +155,9 @@ async def test_a_stalled_worker_finds_itself_fenced_off(tmp_path: Path) -> None:
         with elsewhere(path, STALLED) as other:
             assert other.hear() == "1"
             os.kill(other.pid, signal.SIGSTOP)
+            seen = 0
             while not (claimed := await store.claim(Claim("w2", 30))):
-                await asyncio.sleep(0.02)
+                seen = await store.changed(seen, 0.02)
             assert (claimed[0].previous, claimed[0].died) == ("w1", False)
             os.kill(other.pid, signal.SIGCONT)
             other.say("go on")

@@ -46,6 +46,7 @@ WHOLE: Final = Places()
 """Nothing: values are restored whole."""
 
 LIST: Final = Places(lists=True)
+"""A list; its elements are restored whole."""
 
 ANYTHING: Final[Places] = Places(lists=True, kind=dict, part=lambda name: ANYTHING)
 """Plain data of undeclared type."""

@@ -101,7 +101,4 @@ class Scribe:
 
 
 def _keys(path: Place) -> tuple[Key, ...]:
-    for key in path:
-        if type(key) is Other:
-            return tuple([OddKey(encode(key.key)) if type(key) is Other else key for key in path])  # type: ignore[misc]
-    return path  # type: ignore[return-value]
+    return tuple([OddKey(encode(key.key)) if isinstance(key, Other) else key for key in path])

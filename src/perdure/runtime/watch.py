@@ -22,9 +22,10 @@ BLOCK: Final = 128
 """Elements that are watched together: an element that changed costs a closer look at its block."""
 
 MARK: Final = 256
-"""A list's digest can be taken up again after each so many elements, and after each of the last `RECENT`."""
+"""A list's digest can be taken up again after each so many elements."""
 
 RECENT: Final = 8
+"""And after each of the last so many: what changes is mostly near the end."""
 
 
 @dataclass(slots=True)

@@ -1,104 +1,22 @@
-"""The live state, trap by trap: aliases, equal values of other types, hidden changes, kinds of states."""
+"""The live state, trap by trap: aliases, equal values of other types, hidden changes, lists, refusals."""
 
 from __future__ import annotations
 
 import copy
-import enum
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
-from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
-from perdure.codec import Shape, decode, encode, plain
+from perdure.codec import decode, encode, plain
 from perdure.errors import NotStorable, ShapeMismatch
 from perdure.runtime import block, tree
-from perdure.runtime.tree import LiveState, argument_digest, encode_items, list_digest
-from perdure.state.events import OddKey, Op, Ref, Set, Splice, StateList
+from perdure.runtime.tree import LiveState
+from perdure.state.events import Op, Set, Splice
 from perdure.state.patch import apply, same
-
-
-@dataclass(frozen=True)
-class Said:
-    """A message that never changes."""
-
-    role: str
-    text: str
-
-
-@dataclass
-class Turn:
-    """A message that may change."""
-
-    role: str
-    parts: list[Any] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Box:
-    """Frozen, and holds a list."""
-
-    items: list[Any]
-
-
-class Mood(enum.StrEnum):
-    """Equal to plain text."""
-
-    CALM = "calm"
-
-
-@dataclass
-class Desk:
-    """A state."""
-
-    said: list[Said] = field(default_factory=list)
-    log: list[Any] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    boxes: list[Box] = field(default_factory=list)
-    by: dict[str, list[Any]] = field(default_factory=dict)
-    notes: dict[str, Any] = field(default_factory=dict)
-    one: Any = None
-    other: Any = None
-    count: int = 0
-
-
-class Driver:
-    """A live state and what is committed of it."""
-
-    def __init__(self, tp: Any, state: Any) -> None:
-        self.shape: Shape[Any] = Shape.of(tp)
-        self.plain = plain(state)
-        self.state: LiveState[Any] = LiveState(self.shape, self.plain)
-
-    @property
-    def live(self) -> Any:
-        return self.state.live
-
-    def commit(self, values: dict[int, bytes] | None = None) -> tuple[Op, ...]:
-        """Commit the step and check law 18."""
-        before = copy.deepcopy(self.plain)
-        now = plain(self.live)
-        ops = self.state.patch(values or {})
-        folded = apply(self.plain, ops, values or {}, decode)
-        assert same(self.plain, before)
-        assert same(folded, now)
-        self.plain = folded
-        self.state.commit(folded, ops)
-        assert same(plain(self.live), folded)
-        assert self.live == self.shape.restore(folded)
-        assert self.state.patch({}) == ()
-        return ops
-
-
-@contextmanager
-def everything_watched() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tree, "WATCH_FROM", 1)
-        yield
+from tests.unit.runtime.driver import Box, Desk, Driver, Mood, Said, Turn
 
 
 @pytest.fixture(autouse=True, params=[1, 4], ids=["short lists watched", "short lists compared"])
@@ -128,40 +46,6 @@ def test_a_patch_does_not_grow_with_the_list(length: int) -> None:
     run.live.log[length // 2]["deep"][0]["k"] = 1
     ops = run.commit()
     assert sum(len(msgspec.msgpack.encode(op)) for op in ops) < 60
-
-
-def test_a_recorded_value_is_stored_once() -> None:
-    reply = {"role": "model", "text": "a reply that is long enough"}
-    recorded = encode({"message": reply, "usage": 3})
-    run = Driver(Desk, Desk(count=1))
-    run.live.log.append(reply)
-    start = recorded.index(encode(reply))
-    ref = Ref(7, start, len(encode(reply)))
-    assert run.commit({5: encode(1), 7: recorded}) == (Splice(("log",), 0, 0, (ref,)),)
-    assert run.live.log == [reply]
-
-
-def test_a_recorded_part_of_a_new_value_is_stored_once() -> None:
-    result = "what the tool said, at some length " * 5
-    recorded = encode(result)
-    run = Driver(Desk, Desk(count=1))
-    run.live.log.append({"role": "tool", 7: [result, "short"], "id": "c1"})
-    run.live.notes["last"] = (result, {"again": result})
-    ops = run.commit({3: recorded})
-    ref = Ref(3, 0, len(recorded))
-    assert ops == (
-        Splice(("log",), 0, 0, (encode({"role": "tool", 7: [None, "short"], "id": "c1"}),)),
-        Set(("log", 0, OddKey(encode(7)), 0), ref),
-        Set(("notes",), encode({"last": (None, {"again": None})})),
-        Set(("notes", "last", 0), ref),
-        Set(("notes", "last", 1, "again"), ref),
-    )
-
-
-def test_short_values_stay_where_they_are() -> None:
-    run = Driver(Desk, Desk())
-    run.live.log.append("short")
-    assert run.commit({3: encode("short") * 4}) == (Splice(("log",), 0, 0, (encode("short"),)),)
 
 
 # ---------------------------------------------------------------------------------------- aliases
@@ -224,6 +108,7 @@ def test_a_moved_element_is_still_watched() -> None:
     run.live[0], run.live[299] = run.live[299], run.live[0]
     assert run.commit() == ()
     run.live[0]["n"] = 2
+    run.commit()
     run.live[299]["n"] = 3
     run.commit()
     assert (run.live[0], run.live[299]) == ({"n": 2}, {"n": 3})
@@ -448,14 +333,17 @@ def test_depth_is_judged_from_the_root() -> None:
 
     deepest = next(levels for levels in range(200) if _refused({"notes": {"k": nested(levels)}}))
     for levels, fits in ((deepest - 1, True), (deepest, False)):
-        run = Driver(Desk, Desk(by={"k": [0] * 5}))
-        run.live.by["k"].append(nested(levels - 1))
-        run.live.notes["k"] = nested(levels)
-        if fits:
-            run.commit()
-        else:
-            with pytest.raises(NotStorable, match="deeper"):
-                run.state.patch({})
+        for in_list in (True, False):
+            run = Driver(Desk, Desk(by={"k": [0] * 5}))
+            if in_list:
+                run.live.by["k"].append(nested(levels - 1))
+            else:
+                run.live.notes["k"] = nested(levels)
+            if fits:
+                run.commit()
+            else:
+                with pytest.raises(NotStorable, match="deeper"):
+                    run.state.patch({})
 
 
 def _refused(value: Any) -> bool:
@@ -478,209 +366,6 @@ def test_what_the_type_would_not_take_back_is_refused_before_it_is_committed() -
         run.state.patch({})
     run.state.reset()
     assert run.commit() == ()
-
-
-# ---------------------------------------------------------------------------------------- kinds of states
-
-
-class Packed(msgspec.Struct, tag=True):
-    """A Struct state."""
-
-    said: list[Said] = []
-    maybe: list[Turn] | None = None
-
-
-class Model(BaseModel):
-    """A pydantic element with hidden attributes."""
-
-    name: str
-    free: Any = None
-    count: int | None = None
-    _hidden: int = PrivateAttr(default=0)
-
-
-class Models(BaseModel):
-    """A pydantic state."""
-
-    models: list[Model] = []
-    said: list[Said] = []
-
-
-class Judged(BaseModel):
-    """A pydantic state that judges its lists as a whole."""
-
-    few: list[int] = Field(default=[], max_length=8)
-    sums: list[int] = []
-
-    @field_validator("sums")
-    @classmethod
-    def rising(cls, value: list[int]) -> list[int]:
-        if value != sorted(value):
-            raise ValueError("not in order")
-        return value
-
-
-class Open(TypedDict):
-    """A state of dicts."""
-
-    messages: list[dict[str, Any]]
-
-
-@dataclass
-class Indexed:
-    """Its own code looks at the whole list when it is made."""
-
-    said: list[Said] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.index = {one.text: at for at, one in enumerate(self.said)}
-
-
-@pytest.mark.parametrize(
-    ("tp", "state", "name", "item"),
-    [
-        (Packed, Packed(), "said", Said("user", "a")),
-        (Packed, Packed(maybe=[]), "maybe", Turn("user")),
-        (Models, Models(models=[], said=[]), "models", Model(name="a")),
-        (Models, Models(models=[], said=[]), "said", Said("user", "a")),
-        (Judged, Judged(few=[], sums=[]), "few", 1),
-        (Judged, Judged(few=[], sums=[]), "sums", 1),
-        (Open, {"messages": []}, "messages", {"role": "user"}),
-        (dict, {"messages": []}, "messages", {"role": "user"}),
-        (Indexed, Indexed(), "said", Said("user", "a")),
-        (list[Turn], [], "", Turn("user")),
-    ],
-)
-def test_states_of_every_kind(tp: Any, state: Any, name: str, item: Any) -> None:
-    run = Driver(tp, state)
-
-    def items() -> Any:
-        live = run.live
-        return (
-            live if isinstance(live, list) else live[name] if isinstance(live, dict) else getattr(live, name)
-        )
-
-    for turn in range(6):
-        items().append(copy.deepcopy(item))
-        ops = run.commit()
-        path = (name,) if name else ()
-        assert ops == (Splice(path, turn, 0, (encode(item),)),)
-        known = run.state.argument(items(), {})
-        assert known == (StateList(path, turn + 1), argument_digest(items()))
-    assert not isinstance(run.live, Indexed) or run.live.index == {"a": 5}
-
-
-def test_models_keep_nothing_that_is_not_stored() -> None:
-    run = Driver(Models, Models(models=[Model(name=str(n), free={"deep": [n]}, count=n) for n in range(6)]))
-    run.live.models[3] = Model(name="3", free={"deep": [3]})
-    run.commit()
-    run.live.models[2]._hidden = 5
-    run.live.models[3].count = None  # set, and the same: stored from now on
-    run.live.models[4].free["deep"].append(1)
-    ops = run.commit()
-    assert ops == (
-        Splice(("models", 4, "free", "deep"), 1, 0, (encode(1),)),
-        Set(("models", 3, "count"), encode(None)),
-    )
-    assert run.live.models[2]._hidden == 0
-    assert run.live.models[3].model_fields_set == {"name", "free", "count"}
-
-
-def test_a_state_of_older_code_gets_its_new_fields_with_the_next_patch() -> None:
-    stored = {**plain(Desk()), "turns": [{"role": "user"}] * 5}
-    del stored["count"]
-    run = Driver(Desk, Desk())
-    run.plain = stored
-    run.state = LiveState(run.shape, stored)
-    ops = run.commit()
-    assert Set(("count",), encode(0)) in ops
-    assert Set(("turns", 4, "parts"), encode([])) in ops
-
-
-def test_dicts_with_other_keys_and_sets() -> None:
-    run = Driver(dict, {1: "a", None: [1, 2], (1, 2): {3}})
-    run.live[None].append(3)
-    run.live[(1, 2)].add(4)
-    run.live[True] = "b"
-    run.commit()
-    assert run.live == {1: "b", None: [1, 2, 3], (1, 2): {3, 4}}
-
-
-# ---------------------------------------------------------------------------------------- arguments
-
-
-def test_a_list_of_the_state_is_written_as_a_reference() -> None:
-    run = Driver(Desk, Desk(said=[Said("user", str(n)) for n in range(9)]))
-    said = run.live.said
-    whole = argument_digest(said)
-    assert whole == list_digest(encode_items(said)) == argument_digest(plain(said))
-    assert run.state.argument(said, {}) == (StateList(("said",), 9), whole)
-    reply = Said("model", "a longer reply")
-    said.append(reply)
-    recorded = encode({"message": reply})
-    reference, found = run.state.argument(said, {4: recorded}) or pytest.fail("not found")
-    data = encode(reply)
-    assert reference == StateList(("said",), 9, (Ref(4, recorded.index(data), len(data)),))
-    assert found == argument_digest(said) != whole
-
-
-def test_only_lists_of_the_state_are_referred_to() -> None:
-    run = Driver(Desk, Desk(said=[Said("user", "a")] * 5))
-    for other in (list(run.live.said), tuple(run.live.said), "said", run.live, run.live.said[0]):
-        assert run.state.argument(other, {}) is None
-    run.live.one = [1, 2]
-    assert run.state.argument(run.live.one, {}) is None  # nothing is committed there
-    run.commit()
-    run.live.one.append(3)
-    known = run.state.argument(run.live.one, {})
-    assert known == (StateList(("one",), 2, (encode(3),)), argument_digest([1, 2, 3]))
-
-
-def test_a_changed_beginning_is_not_referred_to() -> None:
-    run = Driver(Desk, Desk(log=[{"n": n} for n in range(300)]))
-    log = run.live.log
-    assert run.state.argument(log, {}) == (StateList(("log",), 300), argument_digest(log))
-    for at in (299, 270, 128, 3, 0):
-        log[at]["n"] = True
-        reference, found = run.state.argument(log, {}) or pytest.fail("not found")
-        assert (reference.count, len(reference.extra)) == (at, 300 - at)
-        assert found == argument_digest(log)
-    run.commit()
-    assert run.state.argument(run.live.log, {}) == (StateList(("log",), 300), argument_digest(run.live.log))
-    del run.live.log[290:]
-    assert run.state.argument(run.live.log, {}) == (StateList(("log",), 290), argument_digest(run.live.log))
-    run.live.log = copy.deepcopy(run.live.log)
-    assert run.state.argument(run.live.log, {}) == (StateList(("log",), 290), argument_digest(run.live.log))
-
-
-def test_an_argument_that_cannot_be_stored_is_named_by_its_path() -> None:
-    run = Driver(Desk, Desk(log=[1, 2]))
-    run.live.log.append({"k": object()})
-    with pytest.raises(NotStorable) as caught:
-        run.state.argument(run.live.log, {})
-    assert caught.value.path == "$.state.log[2].k"
-    with pytest.raises(NotStorable) as caught:
-        argument_digest([1, {"k": object()}], where="$.messages")
-    assert caught.value.path == "$.messages[1].k"
-
-
-def test_digests_tell_values_apart() -> None:
-    values: list[Any] = [
-        [],
-        [1],
-        [True],
-        [1.0],
-        [[1]],
-        [1, 1],
-        (1,),
-        1,
-        None,
-        "",
-        {"a": 1},
-        ["a", "b"],
-        ["ab"],
-    ]
-    assert len({argument_digest(value) for value in values}) == len(values)
 
 
 # ---------------------------------------------------------------------------------------- the interpreter

@@ -26,6 +26,7 @@ from perdure.agent import (
     publish,
     tool,
 )
+from perdure.host import Runtime
 from tests.typing.shop import InsufficientFunds, Ledger, Order, order, refund, stamp, summary
 
 Message = dict[str, Any]
@@ -221,5 +222,8 @@ async def main() -> None:
     outcome = await desk.run("o", Goal("o-77"), store="runs.db", principal=Principal("ana"))
     assert_type(outcome, Outcome[str])
     assert_type(outcome.unwrap(), str)
+    async with Runtime("runs.db", [desk, night], workers=4) as runtime:
+        await runtime.start(desk, "o", Goal("o-77"), principal=Principal("ana"))
+        assert_type(await runtime.run(night, "n", "2026-11-29"), Outcome[int])
     assert_type(coder.run_sync("c", "Clean up", check=True).unwrap(), Any)
     assert_type(night.run_sync("n", "2026-11-29", budget=Budget(calls=5000)).unwrap(), int)

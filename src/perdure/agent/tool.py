@@ -331,7 +331,6 @@ def tool(*bare: Never, **options: Unpack[ToolOptions]) -> Callable[[Callable[P, 
     each option. The declared function stays an ordinary function where no run is in context. Raises
     BadDeclaration (C102).
     """
-
     if bare:  # written without parentheses, it is handed the function
         origin = origin_of(bare[0])
         raise BadDeclaration(

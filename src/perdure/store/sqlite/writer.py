@@ -39,6 +39,9 @@ JOBS_PER_COMMIT, BYTES_PER_COMMIT = 1000, 4 << 20
 CHECKPOINT_PAGES = 1000
 """The write-ahead log is brought home whenever it has grown by so many pages."""
 
+CHECKPOINT_RETRY_SECONDS = 0.5
+"""… and, where a reader kept some of it from coming home, again after so long."""
+
 PAGES_GIVEN_BACK = 2000
 """After a removal the file shrinks by so many pages at most, so that the other processes' turns come soon."""
 
@@ -111,6 +114,7 @@ class Writer:
         self._waiting_since: float | None = None
         self._impatient_until = 0.0
         self._checked_pages = 0
+        self._checked_at = 0.0
         self._inode = (0, 0)
         self._settings: dict[str, str] = {}
         self._freed = False
@@ -420,7 +424,8 @@ class Writer:
             raise StoreIO(f"the disk failed under {path}: {error}", path=path) from error
 
     def _checkpoint_due(self) -> bool:
-        if self._freed:
+        blocked = self.counts.checkpoint_blocked_since is not None
+        if self._freed or (blocked and time.monotonic() - self._checked_at >= CHECKPOINT_RETRY_SECONDS):
             return True
         pages = self.counts.wal_pages
         if pages < self._checked_pages:
@@ -431,6 +436,7 @@ class Writer:
         """Bring the log home; never waits for a reader. What a reader still needs stays for the next time."""
         if self.connection is None:
             return
+        self._checked_at = time.monotonic()
         try:
             if self._freed:
                 self._freed = False

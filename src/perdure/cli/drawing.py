@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.text import Text
-
 from perdure.cli.screen import Row, Screen, word
+from perdure.cli.text import Text
 from perdure.state.events import Event
 from perdure.state.record import RunRecord
 from perdure.store.protocol import NEVER, RunRow
@@ -96,7 +95,7 @@ def _row(line: Line, start: int, before: Line | None) -> Row:
     if line.call is None:
         mark, style = _MARKS[line.kind]
         what, more = _notch(line)
-        said = Text.assemble((what, style), f"   {more}" if more else "")
+        said = Text.of((what, style), f"   {more}" if more else "")
         return [str(line.seq), at, step, Text(mark, style), said]
     call = line.call
     mark, style = _CALL_MARKS[call.standing]
@@ -206,9 +205,7 @@ def draw_run(
 ) -> None:
     """Header, timeline, how it ended or why it does not move, and what can be done next."""
     screen = Screen()
-    head = Text.assemble(
-        (clean(row.run_id), "bold"), f"   {clean(row.agent)}   ", word(answer.condition.word)
-    )
+    head = Text.of((clean(row.run_id), "bold"), f"   {clean(row.agent)}   ", word(answer.condition.word))
     if answer.condition.because and not row.terminal:
         head.append(f"   {answer.condition.because}", "dim")
     screen.draw(head)
@@ -221,9 +218,9 @@ def draw_run(
     if row.terminal and upto is None:
         label = "error" if record.ended == "failed" else "result"
         shown = fault(plain(record.value)) if record.ended == "failed" else brief(plain(record.value), 200)
-        screen.draw(Text.assemble("\n", (f"{label}  ", "bold"), shown))
+        screen.draw("", Text.of((f"{label}  ", "bold"), shown))
     elif record.held is not None and upto is None:
-        screen.draw(Text.assemble("\n", ("held  ", "bold magenta"), clean(record.held.detail)))
+        screen.draw("", Text.of(("held  ", "bold magenta"), clean(record.held.detail)))
     if answer.remedies and upto is None:
         screen.draw_commands(answer.remedies)
 
@@ -246,7 +243,7 @@ def _span(row: RunRow, record: RunRecord) -> str:
 def draw_why(answer: Why) -> None:
     """The answer to `why`, on one screen."""
     screen = Screen()
-    screen.draw(Text.assemble((clean(answer.run_id), "bold"), "   ", word(answer.condition.word)))
+    screen.draw(Text.of((clean(answer.run_id), "bold"), "   ", word(answer.condition.word)))
     screen.draw(Text(answer.headline, "bold"))
     screen.draw_pairs([(fact.label, fact.text) for fact in answer.facts])
     if answer.remedies:

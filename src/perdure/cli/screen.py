@@ -7,10 +7,14 @@ to be, so that a pipe never gets a shortened id.
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console, RenderableType
-from rich.text import Text
+import click
+
+from perdure.cli.text import Text
 
 PIPE_WIDTH = 240
 """Columns where there is no terminal to ask for its width."""
@@ -45,19 +49,15 @@ class Screen:
     """The standard output as something to draw on. Without a terminal no line ends in spaces."""
 
     def __init__(self) -> None:
-        self.console = Console(highlight=False, markup=False, emoji=False)
-        if not self.console.is_terminal:
-            self.console.width = PIPE_WIDTH
+        terminal = sys.stdout.isatty()
+        self.width = shutil.get_terminal_size().columns if terminal else PIPE_WIDTH
+        self.colour = terminal and not os.environ.get("NO_COLOR")
 
-    def draw(self, *parts: RenderableType) -> None:
+    def draw(self, *parts: str | Text) -> None:
         """Draw the parts, one below the other; nothing is an empty line."""
-        if self.console.is_terminal:
-            self.console.print(*parts, sep="\n")
-            return
-        with self.console.capture() as captured:
-            self.console.print(*parts, sep="\n")
-        for line in captured.get().splitlines():
-            self.console.file.write(line.rstrip() + "\n")
+        for part in parts or ("",):
+            line = part if isinstance(part, str) else part.render(colour=self.colour)
+            click.echo(line.rstrip(), color=self.colour)
 
     def draw_columns(self, heads: Sequence[str], rows: Sequence[Row]) -> None:
         """Draw rows below dim heads. Only the last column is shortened, so that ids can always be copied."""
@@ -65,26 +65,26 @@ class Screen:
         widths = [0] * (len(heads) - 1)
         for row in drawn:
             for index, cell in enumerate(row[:-1]):
-                widths[index] = max(widths[index], cell.cell_len)
+                widths[index] = max(widths[index], cell.cells)
         for row in drawn:
-            for line in _laid_out(row, widths, self.console.width):
+            for line in _laid_out(row, widths, self.width):
                 self.draw(line)
 
     def draw_pairs(self, labels: Iterable[tuple[str, str]], *, style: str = "dim", indent: int = 2) -> None:
         """Draw labels and what is said of each, all beginning in one column."""
         said = [(Text(" " * indent + label, style), Text(text)) for label, text in labels]
-        wide = max((label.cell_len for label, _ in said), default=0) + GAP
+        wide = max((label.cells for label, _ in said), default=0) + GAP
         for label, text in said:
-            label.append(" " * (wide - label.cell_len))
+            label.append(" " * (wide - label.cells))
             self.draw_hanging(label, text)
 
     def draw_hanging(self, label: Text, text: Text) -> None:
         """Draw a text after its label; where it is too long it goes on below its own beginning."""
-        room = max(self.console.width - label.cell_len, REST_MIN)
+        room = max(self.width - label.cells, REST_MIN)
         before = label
-        for line in text.wrap(self.console, room) or [Text()]:
-            self.draw(Text.assemble(before, line, no_wrap=True, overflow="ignore"))
-            before = Text(" " * label.cell_len)
+        for line in text.wrapped(room):
+            self.draw(Text.of(before, line))
+            before = Text(" " * label.cells)
 
     def draw_commands(self, remedies: Iterable[str], *, label: str = "next") -> None:
         """Draw what can be done now: commands that can be copied as they stand."""
@@ -95,18 +95,14 @@ class Screen:
 def _laid_out(row: list[Text], widths: Sequence[int], width: int) -> Iterator[Text]:
     """One row as a line, or two where too little is left for its last cell."""
     *fixed, last = row
-    line = Text(no_wrap=True, overflow="ignore")
+    line = Text()
     for cell, size in zip(fixed, widths, strict=False):
-        line.append_text(cell)
-        line.append(" " * (size - cell.cell_len + GAP))
-    left = width - line.cell_len
-    if last.cell_len > max(left, 0) and left < REST_MIN:
+        line = Text.of(line, cell, " " * (size - cell.cells + GAP))
+    left = width - line.cells
+    if last.cells > max(left, 0) and left < REST_MIN:
         yield line
-        line = Text("    ", no_wrap=True, overflow="ignore")
-        left = width - 4
-    last.truncate(max(left, 0), overflow="ellipsis")
-    line.append_text(last)
-    yield line
+        line, left = Text("    "), width - 4
+    yield Text.of(line, last.shortened(max(left, 0)))
 
 
 def word(status: str) -> Text:

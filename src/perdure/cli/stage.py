@@ -5,11 +5,10 @@ The scenes as they happen, the run's own record, the count.
 
 from __future__ import annotations
 
-from rich.text import Text
-
 from perdure.agent import Finished
 from perdure.cli.drawing import draw_timeline
 from perdure.cli.screen import Screen
+from perdure.cli.text import Text
 from perdure.demo.ledger import money
 from perdure.demo.play import GOAL, RUN_ID, Ending, Scene, Setting
 from perdure.timeline.amounts import counted
@@ -30,7 +29,7 @@ def draw_opening(setting: Setting) -> None:
     screen = Screen()
     screen.draw()
     leaves = "Nothing leaves this machine." if setting.model == "scripted" else "Only the model is elsewhere."
-    screen.draw(Text.assemble(("perdure demo", "bold"), f"   a refund desk and a bank. {leaves}"))
+    screen.draw(Text.of(("perdure demo", "bold"), f"   a refund desk and a bank. {leaves}"))
     screen.draw()
     screen.draw_pairs(
         [
@@ -46,7 +45,7 @@ def draw_opening(setting: Setting) -> None:
 def draw_scene(scene: Scene) -> None:
     """One thing that just happened."""
     mark, style = _MARKS[scene.who]
-    label = Text.assemble((f"  {scene.at:6.2f} s  ", "dim"), (mark, style), "  ")
+    label = Text.of((f"  {scene.at:6.2f} s  ", "dim"), (mark, style), "  ")
     Screen().draw_hanging(label, Text(clean(scene.text), style if scene.who == "killed" else ""))
 
 
@@ -60,9 +59,9 @@ def draw_ending(setting: Setting, ending: Ending) -> None:
     screen.draw()
     store = f"--store {setting.store}"
     if ending.ok:
-        screen.draw(Text.assemble(("  ✓ ", "bold green"), ("one refund, in spite of the kill", "bold")))
+        screen.draw(Text.of(("  ✓ ", "bold green"), ("one refund, in spite of the kill", "bold")))
     else:
-        screen.draw(Text.assemble(("  ✗ ", "bold red"), (_wrong(ending), "bold")))
+        screen.draw(Text.of(("  ✗ ", "bold red"), (_wrong(ending), "bold")))
     screen.draw()
     screen.draw_commands([f"perdure show {RUN_ID} {store}", f"perdure runs {store}"], label="  look")
     screen.draw_commands(["perdure init    writes agent.py, an agent of your own"], label="  next")

@@ -235,7 +235,8 @@ class Runtime:
         given = [done is not ..., not_done, failed is not None]
         if sum(given) != 1:
             raise BadArguments("give exactly one of done=, not_done=True, failed=")
-        call = (await load(self.store, run_id)).record.calls.get(path)
+        record = (await load(self.store, run_id)).record
+        call = record.calls.get(path)
         if call is None or call.standing not in ("open", "unknown"):
             raise NothingToResolve(
                 f"run {run_id} has no call {path} whose outcome is open", run_id=run_id, path=path
@@ -244,16 +245,17 @@ class Runtime:
         if failed is not None:
             verdict, value = "failed", codec.encode(codec.encode_error(RuntimeError(failed)))
         elif done is not ...:
-            verdict, value = "done", self._result(run_id, call.name, done)
-        data = {"by": by, "note": note, "path": path, "verdict": verdict, "value": value}
+            verdict, value = "done", self._result(record.agent, call.name, done)
+        said = {"path": path, "attempt": call.attempt, "verdict": verdict, "value": value}
+        data = {"by": by, "note": note, **said}
         await self._send(run_id, "resolve", data)
 
-    def _result(self, run_id: str, name: str, done: object) -> bytes:
+    def _result(self, agent_name: str, name: str, done: object) -> bytes:
         """A person's result must fit the tool's declared type where the agent is known here."""
-        for agent in self.agents.values():
-            tool = agent.tool_named(name)
-            if tool is not None:
-                tool.result_shape.restore(codec.plain(done), where="$.result")
+        agent = self.agents.get(agent_name)
+        tool = None if agent is None else agent.tool_named(name)
+        if tool is not None:
+            tool.result_shape.restore(codec.plain(done), where="$.result")
         return codec.encode(done, where="$.result")
 
     async def release(self, run_id: str, *, by: str, note: str = "") -> None:

@@ -130,6 +130,8 @@ def _resolved(record: RunRecord, data: dict[str, Any], by: str) -> tuple[e.AnyBo
     call = record.calls.get(str(data["path"]))
     if call is None or call.standing not in ("open", "unknown"):
         return ()
+    if data.get("attempt", call.attempt) != call.attempt:
+        return ()  # it speaks of an earlier attempt
     value = data.get("value", b"")
     verdict = e.CallReconciled(call.path, data["verdict"], f"person:{by}", value, str(data.get("note", "")))
     if record.held is not None and record.held.path == call.path:

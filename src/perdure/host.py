@@ -78,6 +78,8 @@ class Runtime:
             open_store(store, clock=clock) if store is None or isinstance(store, str) else store
         )
         self.agents = {agent.name: agent for agent in agents}
+        for agent in agents:
+            agent.validate()
         self.clock = clock
         self.check = check
         worker = f"w-{clock.new_id()}"

@@ -63,7 +63,7 @@ class Text:
         return short
 
     def wrapped(self, room: int) -> list[Text]:
-        """Lines of at most `room` columns, broken at spaces where there are any, in the first piece's style."""
+        """Lines of at most `room` columns, broken at spaces if it can be, in the first piece's style."""
         if self.cells <= room:
             return [self]
         style = self.pieces[0][1]

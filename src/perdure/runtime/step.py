@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from perdure import codec
@@ -60,9 +61,14 @@ class LiveRun(Run[Any, Any, Any]):
         self._execution = execution
         self._drive = execution.drive
         self.id = self._drive.run_id
-        self.log = _QuietReplay(log, {"run_id": self.id, "step": execution.record.step + 1}, execution)
 
     # -- what the step reads
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:  # type: ignore[override]
+        """A logger that names run and step, and is silent while recorded calls are served again."""
+        step = self._execution.record.step + 1
+        return _QuietReplay(log, {"run_id": self.id, "step": step}, self._execution)
 
     @property
     def state(self) -> Any:
@@ -154,7 +160,7 @@ class LiveRun(Run[Any, Any, Any]):
             raise BadArguments(
                 f"the arguments of {wanted.name} are not a JSON object: {wanted.arguments!r:.200}"
             )
-        return await self._perform(tool, tool.restore(wanted.arguments))
+        return await self._perform(tool, tool.parse(wanted.arguments))
 
     async def _perform(self, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
         self._usable()

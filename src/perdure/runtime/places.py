@@ -52,44 +52,51 @@ ANYTHING: Final[Places] = Places(lists=True, kind=dict, part=lambda name: ANYTHI
 """Plain data of undeclared type."""
 
 
-def places_in(tp: Any) -> Places:
-    """The places inside values of a declared type."""
+def places_in(tp: Any, *, judged: bool = False) -> Places:
+    """The places inside values of a declared type. `judged`: pydantic builds them, and what an annotation
+    adds to a list's type may be a judgement of the whole list.
+    """
     try:
-        return _places(tp)
+        return _places(tp, judged)
     except TypeError:  # a type that cannot be hashed
         return WHOLE
 
 
 @lru_cache(maxsize=1024)
-def _places(tp: Any) -> Places:
+def _places(tp: Any, judged: bool) -> Places:
     if tp is Any or tp is object:
         return ANYTHING
     origin, args = get_origin(tp), get_args(tp)
     if origin is Annotated:
-        return places_in(args[0])
+        return WHOLE if judged else places_in(args[0])
     if origin is Union or origin is types.UnionType:
         kinds = [arg for arg in args if arg is not type(None)]
-        return places_in(kinds[0]) if len(kinds) == 1 else WHOLE
+        return places_in(kinds[0], judged=judged) if len(kinds) == 1 else WHOLE
     if isinstance(tp, NewType):
-        return places_in(tp.__supertype__)
+        return places_in(tp.__supertype__, judged=judged)
     kind = tp if origin is None else origin
     if kind in _LISTS:
         return LIST
     if kind in _DICTS:
-        item = places_in(args[1]) if len(args) == 2 else ANYTHING
+        item = places_in(args[1], judged=judged) if len(args) == 2 else ANYTHING
         return Places(kind=dict, part=lambda name: item)
-    if not isinstance(kind, type):
+    return _of_class(kind, args, judged) if isinstance(kind, type) else WHOLE
+
+
+def _of_class(kind: type, args: tuple[Any, ...], judged: bool) -> Places:
+    if is_model(kind):
+        return WHOLE if args or not _is_its_parts(kind) else Places(kind=kind, part=_model_parts(kind))
+    if judged and hasattr(kind, "__get_pydantic_core_schema__"):
         return WHOLE
     if issubclass(kind, dict) and hasattr(kind, "__required_keys__") and hasattr(kind, "__total__"):
-        return Places(kind=dict, part=_parts(kind, args, ANYTHING))
-    if (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)) and _is_its_fields(kind):
-        return Places(kind=kind, part=_parts(kind, args, WHOLE))
-    if is_model(kind) and not args and _is_what_was_validated(kind):
-        return Places(kind=kind, part=_model_parts(kind))
-    return WHOLE
+        return Places(kind=dict, part=_parts(kind, args, ANYTHING, judged))
+    record = dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)
+    if not record or hasattr(kind, "__post_init__") or (judged and hasattr(kind, "__pydantic_validator__")):
+        return WHOLE
+    return Places(kind=kind, part=_parts(kind, args, WHOLE, judged))
 
 
-def _parts(kind: type, args: tuple[Any, ...], other: Places) -> Callable[[str], Places]:
+def _parts(kind: type, args: tuple[Any, ...], other: Places, judged: bool) -> Callable[[str], Places]:
     """The fields of a class, looked at when they are first asked for: a type may contain itself."""
     found: dict[str, Places] = {}
     types_of: dict[str, Any] = {}
@@ -99,7 +106,8 @@ def _parts(kind: type, args: tuple[Any, ...], other: Places) -> Callable[[str], 
         if have is None:
             if not types_of:
                 types_of.update(field_types(kind, args))
-            have = found[name] = places_in(_bare(types_of[name])) if name in types_of else other
+            inside = places_in(_bare(types_of[name]), judged=judged) if name in types_of else other
+            have = found[name] = inside
         return have
 
     return part
@@ -113,24 +121,20 @@ def _bare(tp: Any) -> Any:
 
 
 def _model_parts(kind: Any) -> Callable[[str], Places]:
-    fields = kind.model_fields
+    found: dict[str, Places] = {}
 
     def part(name: str) -> Places:
-        field = fields.get(name)
-        # Metadata may hold validators and limits, which judge the list as a whole.
-        if field is None or field.metadata or field.annotation is Any:
-            return WHOLE
-        inside = places_in(field.annotation)
-        return WHOLE if inside.kind is dict else inside
+        have = found.get(name)
+        if have is None:
+            field = kind.model_fields.get(name)
+            plain = field is not None and not field.metadata
+            have = found[name] = places_in(field.annotation, judged=True) if plain else WHOLE
+        return have
 
     return part
 
 
-def _is_its_fields(kind: type) -> bool:
-    return not hasattr(kind, "__post_init__")
-
-
-def _is_what_was_validated(kind: Any) -> bool:
+def _is_its_parts(kind: Any) -> bool:
     """A pydantic model that neither computes nor judges anything beyond the types of its fields."""
     decorators = kind.__pydantic_decorators__
     judges = ("validators", "field_validators", "root_validators", "model_validators")

@@ -118,6 +118,21 @@ class Made(BaseModel):
 
 
 @dataclass
+class Limited:
+    """A dataclass with a limit that pydantic knows."""
+
+    items: Annotated[list[int], Field(max_length=5)]
+
+
+class Outer(BaseModel):
+    """Limits further in."""
+
+    by: dict[str, Annotated[list[int], Field(max_length=5)]] = {}
+    inner: Limited | None = None
+    free: dict[str, Any] = {}
+
+
+@dataclass
 class Checked:
     """A dataclass that checks itself."""
 
@@ -236,3 +251,68 @@ def test_dicts_with_other_keys_and_sets() -> None:
     run.live[True] = "b"
     run.commit()
     assert run.live == {1: "b", None: [1, 2, 3], (1, 2): {3, 4}}
+
+
+def test_limits_further_in_judge_the_whole_list() -> None:
+    run = Driver(Outer, Outer(by={"k": [1] * 4}, inner=Limited([1] * 4), free={"k": [1] * 4}))
+    for name in ("by", "inner"):
+        for number in (5, 6):
+            (run.live.by["k"] if name == "by" else run.live.inner.items).append(number)
+            if number == 5:
+                run.commit()
+        with pytest.raises(ShapeMismatch):
+            run.state.patch({})
+        run.state.reset()
+    run.live.free["k"].append([1])
+    run.commit()
+    run.live.free["k"][4].append(2)
+    assert run.commit() == (Splice(("free", "k", 4), 1, 0, (encode(2),)),)
+
+
+def test_what_did_not_change_stays_the_same_object() -> None:
+    run = Driver(Outer, Outer(free={"k": [{"n": n} for n in range(5)]}))
+    for turn in range(3):
+        first = run.live.free["k"][0]
+        run.live.free["k"].append({"n": turn})
+        run.live.free.setdefault("new", []).append([turn])
+        run.commit()
+        assert run.live.free["k"][0] is first
+    for turn in range(9):
+        run.live.free["new"].append([turn])
+        run.commit()
+    first = run.live.free["new"][0]
+    run.commit()
+    assert run.live.free["new"][0] is first
+
+
+class Priced(BaseModel):
+    """A number that comes back as another."""
+
+    price: float
+
+
+@dataclass
+class Prices:
+    """A list of them."""
+
+    items: list[Priced] = field(default_factory=list)
+
+
+def test_what_comes_back_as_something_else_is_recorded_with_the_next_patch() -> None:
+    run = Driver(Prices, Prices())
+    run.plain = {"items": [{"price": 1}] * 5}
+    run.state = LiveState(run.shape, run.plain)
+    assert run.live.items[4] == Priced(price=1.0)
+    assert len(run.commit()) == 1
+    assert run.plain == {"items": [{"price": 1.0}] * 5}
+
+
+class Loose(Said):
+    """A subclass of a frozen dataclass may have attributes of its own."""
+
+
+def test_attributes_of_a_loose_subclass_are_no_state() -> None:
+    run = Driver(list[Loose], [Loose("user", "a") for _ in range(5)])
+    run.live[2].note = 1
+    assert run.commit() == ()
+    assert not hasattr(run.live[2], "note")

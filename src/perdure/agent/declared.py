@@ -12,9 +12,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from types import MethodType
 from typing import Any, Literal, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from perdure.agent.injection import Providers, recipe_of
 from perdure.agent.parameters import Origin, Parameters, origin_of
@@ -160,7 +161,8 @@ class Declared:
     @property
     def opens_per_call(self) -> bool:
         """Whether any injected value is opened for each call, so that `call_ended` has something to close."""
-        return any(recipe_of(provider).per_call for provider in self.parameters.injected.values())
+        injected = self.parameters.injected
+        return bool(injected) and any(recipe_of(provider).per_call for provider in injected.values())
 
     def thunk(self, args: Mapping[str, Any], injected: Mapping[str, Any]) -> Callable[[], Any]:
         """The call itself, ready to be made: returns a coroutine if the function is async."""

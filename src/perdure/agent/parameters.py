@@ -232,7 +232,7 @@ class Parameters:
     ) -> tuple[list[Any], dict[str, Any]]:
         """How the function is called: (positional, by name)."""
         named = {**args, **injected}
-        return [named.pop(name) for name in self._positional_only], named
+        return [named.pop(name) for name in self._positional_only] if self._positional_only else [], named
 
     def restore(self, plain_args: Mapping[str, Any]) -> dict[str, Any]:
         """Typed arguments from plain data, in signature order.

@@ -9,16 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from perdure.agent.policy import Principal
 from perdure.clock import SYSTEM
 from perdure.state.events import Effect
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """The call whose body is running.
 
     `key` is stable however often the call is sent; give it to the outside as its idempotency key. `path` is
@@ -31,7 +31,7 @@ class Call:
     run_id: str = ""
     path: str = ""
     attempt: int = 1
-    args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = msgspec.field(default_factory=dict)
     model: str = ""
     principal: Principal | None = None
     deadline: int | None = None

@@ -20,11 +20,11 @@ def digest(*parts: bytes) -> bytes:
     """The digest of byte strings in order; each is preceded by its length, so ("a", "bc") differs from ("ab",
     "c").
     """
-    state = blake2b(digest_size=SIZE)
+    framed: list[bytes] = []
     for part in parts:
-        state.update(len(part).to_bytes(8, "big"))
-        state.update(part)
-    return state.digest()
+        framed.append(len(part).to_bytes(8, "big"))
+        framed.append(part)
+    return blake2b(b"".join(framed), digest_size=SIZE).digest()
 
 
 def chain(previous: bytes, event: bytes) -> bytes:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextvars import copy_context
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Call, NotDone, Tool, call_scope, publisher, read_usage
@@ -57,7 +58,8 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
         if call.settled:
             await execution.turn(branch, path)
             return serve(tool, execution.record.calls[path])
-    await execution.go_live(branch, path, f"{tool.name}")
+    if not execution.is_live:
+        await execution.go_live(branch, path, tool.name)
     return await _until_settled(execution, branch, path, tool, args, head)
 
 
@@ -71,7 +73,8 @@ async def _until_settled(
 ) -> Any:
     drive = execution.drive
     while True:
-        branch.enter()
+        if branch.unwinding is not None:
+            raise branch.unwinding
         call = execution.record.calls.get(path)
         if call is None or call.standing in ("retrying", "not_done"):
             await _guard(execution, branch, tool, args)
@@ -185,17 +188,15 @@ async def _attempt(
 ) -> None:
     """Intend, act, settle: once. Afterwards the record says what came of it."""
     drive = execution.drive
-    before = drive.record.calls.get(path)
-    attempt = before.attempt + 1 if before is not None else 1
-    round_ = before.round if before is not None else 0
+    before = execution.record.calls.get(path)
+    attempt, round_ = (1, 0) if before is None else (before.attempt + 1, before.round)
     timeout = tool.options.timeout
     seconds = timeout.total_seconds() if timeout is not None else 0.0
     deadline = drive.host.clock.now() + int(seconds * SECOND) if seconds else 0
-    key = (
-        before.key
-        if before is not None and before.standing != "retrying"
-        else call_key(drive, path, head, round_)
-    )
+    if before is not None and before.standing != "retrying":
+        key = before.key
+    else:
+        key = call_key(drive, path, head, round_)
     call = Call(
         key=key,
         run_id=drive.run_id,

@@ -94,7 +94,12 @@ class Execution:
     @property
     def record(self) -> RunRecord:
         """The run as folded so far."""
-        return self.drive.record
+        return self.drive.journal.record
+
+    @property
+    def is_live(self) -> bool:
+        """Whether `go_live` would return at once: what is asked for now has not been recorded."""
+        return not self.checking and self.replay.over
 
     @property
     def values(self) -> Mapping[int, bytes]:

@@ -20,9 +20,10 @@ class Replay:
     """Recorded outcomes of the open step, in the order of their events."""
 
     def __init__(self, record: RunRecord) -> None:
-        served = [(_outcome_seq(item), item.path) for item in records(record) if _outcome_seq(item)]
-        self._queue = deque(path for _, path in sorted(served))
-        self._unasked = {item.path: first_seq(item) for item in records(record)}
+        recorded = records(record) if record.calls or record.waits else ()
+        served = [(_outcome_seq(item), item.path) for item in recorded if _outcome_seq(item)]
+        self._queue = deque([path for _, path in sorted(served)])
+        self._unasked = {item.path: first_seq(item) for item in recorded}
         self._turns: dict[str, asyncio.Future[None]] = {}
         self._live: list[asyncio.Future[None]] = []
         self._active = 1
@@ -32,6 +33,11 @@ class Replay:
     def replaying(self) -> bool:
         """Whether recorded outcomes are still to be served."""
         return bool(self._queue)
+
+    @property
+    def over(self) -> bool:
+        """Whether everything recorded was served, as it was recorded."""
+        return not self._queue and self.mismatch is None
 
     def asked(self, path: str) -> None:
         """The code asked for this recorded call or wait."""

@@ -221,6 +221,9 @@ class Runner:
 
     async def _settle(self, ride: Drive) -> None:
         """Bring unknown calls to a verdict; end the drive if the run is held or cancelled."""
+        record = ride.record
+        if not record.calls and record.held is None and record.cancel is None:
+            return
         if ride.record.held is None and (held := await self._settle_unknown(ride)) is not None:
             await self._hold(ride, held)
         elif ride.record.held is not None:

@@ -35,6 +35,7 @@ from perdure.journal import Past, load, outline
 from perdure.recovery.verdicts import may_restart
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Host
+from perdure.runtime.idle import end_cancelled
 from perdure.runtime.leases import LEASE_SECONDS, Leases
 from perdure.runtime.limits import Limits
 from perdure.runtime.manifest import manifest_of
@@ -216,8 +217,13 @@ class Runtime:
     # -- messages
 
     async def cancel(self, run_id: str, *, by: str, note: str = "") -> None:
-        """Ask a run to end: no new intent from now on. Raises RunEnded, NoSuchRun."""
+        """Ask a run to end: no new intent from now on. Raises RunEnded, NoSuchRun.
+
+        A run that nobody drives and in which nothing is open ends at once; else whoever drives it ends it,
+        once each of its calls has a verdict.
+        """
         await self._send(run_id, "cancel", {"by": by, "note": note})
+        await end_cancelled(self.store, self.host.worker, self.clock, run_id)
 
     async def resolve(
         self,

@@ -1,0 +1,39 @@
+"""A run that nobody drives: what can be done to it without its agent.
+
+A cancelled run whose calls are all settled needs no code of the user's to end, so whoever cancels it may end
+it. Anything more (a call to look up, a step to go on with) is left to a worker that serves the agent.
+"""
+
+from __future__ import annotations
+
+from perdure import codec
+from perdure.clock import Clock
+from perdure.journal import Journal, SnapshotPolicy, restore
+from perdure.runtime.drive import message_events
+from perdure.state import events as e
+from perdure.state.record import RunRecord
+from perdure.store.protocol import NEVER, Claim, RowChange, Store
+
+LEASE_SECONDS = 30.0
+"""More than ending a run takes."""
+
+
+async def end_cancelled(store: Store, worker: str, clock: Clock, run_id: str) -> bool:
+    """End a cancelled run if nobody drives it and nothing in it is open. Tells whether it has ended."""
+    for _ in await store.claim(Claim(worker, LEASE_SECONDS, run_id=run_id)):
+        loaded = await store.load(run_id)
+        past = await restore(store, loaded)
+        journal = Journal(store, past, policy=SnapshotPolicy(None, None), durability="effects", clock=clock)
+        for message in loaded.inbox:
+            await journal.append(*message_events(journal.record, message), taken=(message.position,))
+        if journal.record.cancel is not None and not _open(journal.record):
+            value = codec.encode({"by": journal.record.cancel})
+            change = RowChange(status="cancelled", due_at=NEVER, terminal=True)
+            await journal.close(change, e.RunFinished("cancelled", value))
+            return True
+        await journal.close(RowChange(due_at=0))  # whoever serves the agent finds out what is open
+    return False
+
+
+def _open(record: RunRecord) -> bool:
+    return any(not call.settled and call.standing != "not_done" for call in record.calls.values())

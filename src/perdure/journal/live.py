@@ -366,14 +366,19 @@ class Journal:
 
     # -- ends
 
-    async def commit_step(self) -> None:
-        """To be called after a step.committed: waits for the disk if asked to, snapshots when due."""
+    async def commit_step(self) -> bool:
+        """To be called after a step.committed: waits for the disk if asked to, snapshots when due.
+
+        Returns whether it did.
+        """
         since = self.record.seq - self._snapshot_seq
-        if self._policy.due(since, self._tail_bytes, self._snapshot_bytes):
+        due = self._policy.due(since, self._tail_bytes, self._snapshot_bytes)
+        if due:
             async with self._lock:
                 self._snapshot()
         if self.durability == "step":
             await self.barrier()
+        return due
 
     def _snapshot(self) -> None:
         self.flush()

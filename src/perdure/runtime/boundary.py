@@ -33,7 +33,7 @@ BOUNDARIES: dict[str, str] = {
     "step.commit": "the step function has returned, its patch is not queued",
     "step.queued": "the patch is queued",
     "step.committed": "the step is committed and folded",
-    "snapshot.queued": "a snapshot may have been queued",
+    "snapshot.queued": "a snapshot is queued",
     "run.suspend": "the step has unwound, the suspension is not durable",
     "run.suspended": "the suspension is durable and the lease given back",
     "run.hold": "a hold is about to be made durable",

@@ -284,7 +284,8 @@ class Runner:
         reached("step.queued")
         ride.live.commit(ride.record.state, patch)
         self._failures = 0
-        await ride.journal.commit_step()
+        if await ride.journal.commit_step():
+            reached("snapshot.queued")
         reached("step.committed")
         await self._breathe()
 

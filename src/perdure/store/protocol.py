@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 GENESIS = b"\0" * 16
 """The chain digest before the first event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """One event as bytes. `digest` is the chain digest after it (16 bytes)."""
 
     seq: int
@@ -31,8 +31,7 @@ class Stored:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """A folded run as bytes, at event `seq`, with the chain digest there."""
 
     seq: int
@@ -40,16 +39,14 @@ class Snapshot:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(msgspec.Struct, frozen=True, gc=False):
     """A large value, kept once per run and digest."""
 
     digest: bytes
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """Something sent to a run without a lease.
 
     `id` is the sender's: a second message with the same id changes nothing, even after the first one was
@@ -62,16 +59,14 @@ class Message:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(msgspec.Struct, frozen=True):
     """Where a message lies in its run's inbox (1, 2, 3 …). `fresh` is False if the id was there before."""
 
     position: int
     fresh: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Inbound:
+class Inbound(msgspec.Struct, frozen=True):
     """A message that its run has not taken yet. `at` is when it was accepted, by the store's clock."""
 
     position: int
@@ -81,8 +76,7 @@ class Inbound:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowChange:
+class RowChange(msgspec.Struct, frozen=True):
     """What an append changes in the run's row; None leaves a field as it is.
 
     `due_at`: the run is claimable from this moment on (0 = at once); `NEVER` = only a message makes it
@@ -104,8 +98,7 @@ NEVER = 1 << 62
 """`due_at` of a run that only a message wakes. Larger than any moment in microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
+class NewRun(msgspec.Struct, frozen=True):
     """The first append of a run."""
 
     run_id: str
@@ -119,8 +112,7 @@ class NewRun:
     blobs: tuple[Blob, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow:
+class RunRow(msgspec.Struct, frozen=True):
     """What a list shows of a run and what claiming looks at.
 
     `worker` is the incarnation that holds the lease now, and `lease_until` its end (None and 0 when nobody
@@ -153,8 +145,7 @@ class RunRow:
     died: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """A run in one read: its row, newest snapshot, the events after it, and the messages not taken yet."""
 
     row: RunRow
@@ -174,8 +165,7 @@ class Tx(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """One atomic append. Refused whole, and alone, unless every fence holds when it is written, judged in
     this order:
 
@@ -219,8 +209,7 @@ class Batch:
     reserve: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(msgspec.Struct, frozen=True):
     """A batch is durable: `seq` is the run's last event now, `at` the store's clock.
 
     `undelivered` are the ids of outbox messages whose run has ended, was pruned or does not exist.
@@ -231,8 +220,7 @@ class Appended:
     undelivered: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """What a worker asks for: runs of these agents, or one run by id.
 
     `agents` maps a name to the versions that the worker serves (none listed = any); no agents = any. At most
@@ -241,13 +229,12 @@ class Claim:
 
     worker: str
     lease_seconds: float
-    agents: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    agents: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
     run_id: str | None = None
     limit: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True):
     """A lease: the run's row with its new epoch, who held it before, and until when (0: it had been given
     back).
 
@@ -260,8 +247,7 @@ class Claimed:
     died: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """A filter for `list`; empty fields match everything.
 
     Newest first; `before` pages by (created_at, run_id).
@@ -275,8 +261,7 @@ class Query:
     before: tuple[int, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoreStats:
+class StoreStats(msgspec.Struct, frozen=True):
     """Counts and sizes. `facts` are words for `doctor`: versions, settings read back, and so on."""
 
     runs: Mapping[str, int]  # status -> how many
@@ -287,7 +272,7 @@ class StoreStats:
     file_bytes: int
     wal_bytes: int
     commits: int  # by this process since it opened the store
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class Store(Protocol):

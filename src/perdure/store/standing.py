@@ -7,7 +7,8 @@ reasons in the same order (laws 6 and 15). It knows no tables, no clock and no l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from perdure.clock import SECOND
 from perdure.errors import (
@@ -30,8 +31,7 @@ VALUE_BYTES = 512 << 20
 _TEXT_CHARS = 1000  # agents, versions, statuses, message ids and kinds, workers
 
 
-@dataclass(slots=True)
-class Standing:
+class Standing(msgspec.Struct):
     """One run's row, open for change.
 
     `holder` is who has or had the lease; `held` is True until it is given back or known to be free, `died`

@@ -37,6 +37,9 @@ APPLICATION_ID = 0x70645552
 SCHEMA_VERSION = 1
 """The version of the tables that this perdure reads and writes."""
 
+PAGE_BYTES = 4096
+"""The page size of a store's file."""
+
 WAL_LIMIT_BYTES = 8 << 20
 """What is left of the write-ahead log's file once a checkpoint has emptied it."""
 
@@ -140,7 +143,7 @@ def check_tables(connection: apsw.Connection, path: str) -> bool:
 def _set_up(connection: apsw.Connection, path: str) -> None:
     made = check_tables(connection, path)
     if not made:
-        connection.execute("PRAGMA page_size=4096")
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that pruning gives room back to the disk
     mode = connection.pragma("journal_mode", "wal")
     if mode != "wal":

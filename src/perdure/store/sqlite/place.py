@@ -19,6 +19,7 @@ RESERVE_BYTES = 4 << 20
 """How much room is kept for receipts, verdicts and pruning on a full disk."""
 
 _HALVINGS = 5
+_LEAST_BYTES = 1 << 14  # a smaller file is none, but tells how much was held
 
 BUSY_SECONDS = 30.0
 """How long a write waits for a program that holds SQLite's write lock."""
@@ -59,10 +60,11 @@ class Place:
 
 
 class Reserve:
-    """A file that holds room, and is emptied when the disk is full.
+    """A file that holds room, and is given up when the disk is full.
 
-    Empty means spent: then only what may use the reserve is written, until room could be set aside again.
-    Missing means that there was never any to spare, or that a person removed it: then nothing is held back.
+    Then it is spent: its content is the number of bytes that it held, and only what may use the reserve is
+    written until as many could be set aside again. Missing means that there was never any to spare, or that a
+    person removed it: then nothing is held back.
     """
 
     def __init__(self, place: Place) -> None:
@@ -70,43 +72,64 @@ class Reserve:
         self._bytes = place.reserve_bytes
 
     def make(self) -> bool:
-        """Set room aside: all of it, or what a small disk can spare. True if some is there now."""
+        """Set room aside, what a small disk can spare, or as much as was spent. True if it is there."""
         size = size_of(self._path)
-        if size > 0 or not self._bytes:
-            return size > 0
-        try:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError:
-            return False
-        try:
-            kept = any(_fill(fd, self._bytes >> halvings) for halvings in range(_HALVINGS))
-        finally:
-            os.close(fd)
-        if not kept and size < 0:
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
-        return kept
+        if size >= _LEAST_BYTES:
+            return True
+        if size < 0:
+            sizes = [self._bytes >> halvings for halvings in range(_HALVINGS)]
+            return self._fill_one_of([wanted for wanted in sizes if wanted >= _LEAST_BYTES])
+        held = self._held()
+        if self._fill_one_of([held]):
+            return True
+        self._note(held)
+        return False
 
     def spent(self) -> bool:
         """Whether the room was given away and not set aside again."""
-        return size_of(self._path) == 0
+        return 0 <= size_of(self._path) < _LEAST_BYTES
 
     def spend(self) -> bool:
         """Give the room away; False if there is none."""
-        if size_of(self._path) <= 0:
-            return False
-        try:
-            os.truncate(self._path, 0)
-        except OSError:
-            return False
-        return True
+        size = size_of(self._path)
+        return size >= _LEAST_BYTES and self._note(size)
 
     def state(self) -> str:
         """In words."""
         size = size_of(self._path)
         if size < 0:
             return "none"
-        return f"{size} bytes" if size else "spent: the disk was full"
+        return f"{size} bytes" if size >= _LEAST_BYTES else f"spent, {self._held()} bytes: the disk was full"
+
+    def _held(self) -> int:
+        try:
+            with open(self._path, "rb") as file:
+                return max(int(file.read(_LEAST_BYTES)), _LEAST_BYTES)
+        except (OSError, ValueError):
+            return max(self._bytes, _LEAST_BYTES)
+
+    def _note(self, size: int) -> bool:
+        try:
+            with open(self._path, "wb") as file:
+                file.write(b"%d" % size)
+        except OSError:
+            return size_of(self._path) == 0  # no room for the number: the default will do
+        return True
+
+    def _fill_one_of(self, sizes: list[int]) -> bool:
+        there = os.path.exists(self._path)
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:
+            return False
+        try:
+            filled = any(_fill(fd, size) for size in sizes)
+        finally:
+            os.close(fd)
+        if not filled and not there:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+        return filled
 
 
 def _fill(fd: int, size: int) -> bool:
@@ -124,6 +147,14 @@ def _fill(fd: int, size: int) -> bool:
             os.ftruncate(fd, 0)
         return False
     return True
+
+
+def free_bytes(path: str) -> int:
+    """What this user may still write to the disk that holds a file."""
+    if not hasattr(os, "statvfs"):
+        return 1 << 62
+    found = os.statvfs(os.path.dirname(path))
+    return found.f_bavail * found.f_frsize
 
 
 def size_of(path: str) -> int:

@@ -24,9 +24,9 @@ import apsw
 from perdure.clock import Clock
 from perdure.errors import DiskFull, StoreClosed, StoreError, StoreIO, StoreLocked, StoreUnavailable
 from perdure.store.protocol import Batch
-from perdure.store.sqlite.connection import leave_to_parent, open_writer, settings, translate
+from perdure.store.sqlite.connection import PAGE_BYTES, leave_to_parent, open_writer, settings, translate
 from perdure.store.sqlite.incarnation import Signs
-from perdure.store.sqlite.place import Place, Reserve
+from perdure.store.sqlite.place import Place, Reserve, free_bytes, size_of
 from perdure.store.sqlite.transaction import Proof, Transaction
 from perdure.store.sqlite.turn import Turn
 from perdure.store.tx import Guard
@@ -42,6 +42,9 @@ CHECKPOINT_PAGES = 1000
 CHECKPOINT_RETRY_SECONDS = 0.5
 """… and, where a reader kept some of it from coming home, again after so long."""
 
+RECLAIM_SECONDS = 1.0
+"""On a full disk the log is emptied to make room, at most this often."""
+
 PAGES_GIVEN_BACK = 2000
 """After a removal the file shrinks by so many pages at most, so that the other processes' turns come soon."""
 
@@ -49,6 +52,7 @@ TURN_PATIENCE_SECONDS = 2.0
 """A turn that takes longer is not waited for: its holder is stopped, not slow."""
 
 _ALONE_SECONDS = 10.0
+_SHORTLY_MS = 200
 
 
 @dataclass(slots=True, eq=False)
@@ -115,6 +119,7 @@ class Writer:
         self._impatient_until = 0.0
         self._checked_pages = 0
         self._checked_at = 0.0
+        self._reclaimed_at = -RECLAIM_SECONDS
         self._inode = (0, 0)
         self._settings: dict[str, str] = {}
         self._freed = False
@@ -271,25 +276,53 @@ class Writer:
 
     def _hold_back(self, jobs: list[Job]) -> set[Job]:
         """On a disk that was full, what may not use the reserve waits until there is a reserve again."""
-        if self._reserve.spent() and not all(job.reserve for job in jobs) and not self._reserve.make():
-            return {job for job in jobs if not job.reserve}
-        return set()
+        if not self._reserve.spent() or all(job.reserve for job in jobs):
+            return set()
+        if self._reserve.make() or (self._reclaim() and self._reserve.make()):
+            return set()
+        return {job for job in jobs if not job.reserve}
 
-    def _write_group(self, jobs: list[Job]) -> list[Outcome]:
+    def _reclaim(self) -> bool:
+        """Make room by emptying the log; True if it was emptied just now."""
+        now = time.monotonic()
+        if self.connection is None or now - self._reclaimed_at < RECLAIM_SECONDS:
+            return False
+        self._reclaimed_at = now
+        if not self._fits(self.connection):
+            return False
+        self.connection.set_busy_timeout(_SHORTLY_MS)
+        try:
+            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.Error as error:
+            log.info("%s: the log could not be emptied: %s", self.place.path, error)
+            return False
+        finally:
+            self.connection.set_busy_timeout(round(self.place.busy_seconds * 1000))
+        return True
+
+    def _write_group(self, jobs: list[Job], *, reclaimed: bool = False) -> list[Outcome]:
         try:
             self._check_place()
             return self._attempt(jobs)
         except _Broken as broken:
+            job, error = jobs[0], broken.error
+            full = isinstance(error, DiskFull) and not job.alone
+            if full and not reclaimed and self._reclaim():
+                return self._write_group(jobs, reclaimed=True)
             if len(jobs) > 1:
                 return [outcome for job in jobs for outcome in self._write([job])]
-            job, error = jobs[0], broken.error
-            if isinstance(error, DiskFull) and job.reserve and not job.alone and self._reserve.spend():
+            if full and job.reserve and self._reserve.spend():
                 log.warning("%s: the disk is full; the reserve is used", self.place.path)
-                return self._write_group(jobs)
+                return self._write_group(jobs, reclaimed=True)
             return [Outcome(job, error=error)]
         except StoreError as error:
             self.counts.last_failure = error.what
             return [Outcome(job, error=error) for job in jobs]
+
+    def _fits(self, connection: apsw.Connection) -> bool:
+        """Whether the log can be brought home: one that does not fit would eat up the reserve half-way."""
+        path = self.place.path
+        return connection.pragma("page_count") * PAGE_BYTES - size_of(path) <= free_bytes(path)
 
     def _full(self) -> DiskFull:
         return DiskFull(
@@ -438,6 +471,9 @@ class Writer:
             return
         self._checked_at = time.monotonic()
         try:
+            if not self._fits(self.connection):
+                self._checked_pages = self.counts.wal_pages
+                return
             if self._freed:
                 self._freed = False
                 self.connection.execute(f"PRAGMA incremental_vacuum({PAGES_GIVEN_BACK})").fetchall()

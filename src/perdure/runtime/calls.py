@@ -310,7 +310,7 @@ def _may_retry(tool: Tool[..., Any], call: Call) -> bool:
 
 def _backoff(tool: Tool[..., Any], attempt: int) -> float:
     retry = tool.options.retry
-    return 0.0 if retry is None else float(retry.backoff * 2 ** (attempt - 1))
+    return 0.0 if retry is None else retry.delay(attempt)
 
 
 def _usage(tool: Tool[..., Any], result: Any) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ from typing import Any
 from perdure import codec
 from perdure.agent import Call, Done, NotDone, Tool, Unknown, call_scope
 from perdure.clock import SECOND
+from perdure.errors import PerdureError
 from perdure.recovery.verdicts import Again, Ask, CallPolicy, LeaveUnknown, Person, after_unknown
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive
@@ -77,7 +78,7 @@ async def _ask(drive: Drive, call: CallRecord, tool: Tool[..., Any], ask: Ask) -
         reached("reconcile.answered")
         now = clock.now()
         if isinstance(verdict, Done):
-            value = codec.encode(verdict.result, where="$.result")
+            value = codec.encode(verdict.result, where="$.result")  # `_hook` has seen that this works
             await drive.journal.append(e.CallReconciled(call.path, "done", "hook", value, evidence))
             reached("reconcile.queued")
             return None
@@ -118,13 +119,18 @@ async def _hook(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> tuple[o
     token = call_scope.set(identity)
     try:
         answer = hook.thunk(identity.args, await hook.inject(identity, providers))()
-        return (await answer if isawaitable(answer) else answer), ""
+        verdict = await answer if isawaitable(answer) else answer
+        if isinstance(verdict, Done):  # a receipt that the step could not be given is none
+            codec.encode(verdict.result, where="$.result")
+            tool.result_shape.restore(codec.plain(verdict.result), where="$.result")
+        return verdict, ""
     except (NotDone, Unknown) as verdict:
         return verdict, str(verdict)
     except asyncio.CancelledError:
         raise
     except Exception as error:  # noqa: BLE001  (whatever a hook raises is an Unknown that says so)
-        return Unknown(), f"{type(error).__name__}: {error}"[:300]
+        what = error.what if isinstance(error, PerdureError) else str(error)
+        return Unknown(), f"{type(error).__name__}: {what}"[:300]
     finally:
         call_scope.reset(token)
         await providers.call_ended(identity)

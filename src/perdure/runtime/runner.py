@@ -361,7 +361,7 @@ class Runner:
             log.warning(
                 "run %s: step %d failed, is tried again: %r", ride.run_id, ride.record.step + 1, error
             )
-            await self.host.clock.sleep(retry.backoff * 2 ** (self._failures - 1))
+            await self.host.clock.sleep(retry.delay(self._failures))
             return
         where = traceback.extract_tb(error.__traceback__)
         place = next(

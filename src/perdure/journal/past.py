@@ -10,7 +10,7 @@ from perdure import codec
 from perdure.clock import SYSTEM
 from perdure.errors import Damaged, NoSuchRun, PerdureError
 from perdure.journal.outline import BLOB_HEADER, inline
-from perdure.journal.snapshots import observe_load, pack_snapshot, unpack_snapshot
+from perdure.journal.snapshots import LOAD_COSTS, pack_snapshot, unpack_snapshot
 from perdure.state import events as e
 from perdure.state.fold import fold
 from perdure.state.record import RunRecord
@@ -78,7 +78,7 @@ async def restore(store: Store, loaded: Loaded) -> Past:
         raise Damaged(
             f"run {run_id} ends at event {record.seq}, its row says {loaded.row.seq}", run_id=run_id
         )
-    observe_load(len(stored), size, SYSTEM.monotonic() - began)
+    LOAD_COSTS.learn(len(stored), size, SYSTEM.monotonic() - began)
     return Past(loaded.row, record, digest, loaded.inbox, start, size)
 
 

@@ -36,24 +36,32 @@ class SnapshotPolicy:
             return events >= self.every
         if self.seconds is None:
             return False
-        cost = events * FOLD_SECONDS_PER_EVENT + tail_bytes * READ_SECONDS_PER_BYTE
-        return cost >= self.seconds and tail_bytes >= snapshot_bytes
+        return LOAD_COSTS.of(events, tail_bytes) >= self.seconds and tail_bytes >= snapshot_bytes
 
 
-FOLD_SECONDS_PER_EVENT = 4e-6
 READ_SECONDS_PER_BYTE = 2e-9
-"""Measured by bench/load.py on this code.
-
-Replaced by the process's own loads as they happen (`observe_load`).
-"""
+"""What reading and decoding a byte of events costs: measured by `python -m bench` (loading)."""
 
 
-def observe_load(events: int, size: int, seconds: float) -> None:
-    """Learn from a real load what an event costs here; a slow moving mean, large loads only."""
-    global FOLD_SECONDS_PER_EVENT
-    if events >= 500:
-        seen = max(seconds - size * READ_SECONDS_PER_BYTE, 0.0) / events
-        FOLD_SECONDS_PER_EVENT += 0.25 * (seen - FOLD_SECONDS_PER_EVENT)
+class LoadCosts:
+    """What loading costs in this process: begins with a measured figure and learns from real loads."""
+
+    def __init__(self) -> None:
+        self.fold_seconds_per_event = 4e-6
+
+    def of(self, events: int, size: int) -> float:
+        """Seconds to read and fold so many events of so many bytes."""
+        return events * self.fold_seconds_per_event + size * READ_SECONDS_PER_BYTE
+
+    def learn(self, events: int, size: int, seconds: float) -> None:
+        """Take a real load into account: a slow moving mean, large loads only."""
+        if events >= 500:
+            seen = max(seconds - size * READ_SECONDS_PER_BYTE, 0.0) / events
+            self.fold_seconds_per_event += 0.25 * (seen - self.fold_seconds_per_event)
+
+
+LOAD_COSTS = LoadCosts()
+"""This process's."""
 
 
 def pack_snapshot(record: RunRecord, digest: bytes) -> Snapshot:

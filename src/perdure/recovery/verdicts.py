@@ -50,6 +50,7 @@ class LeaveUnknown:
 
 
 Action: TypeAlias = Again | Ask | Person | LeaveUnknown
+"""What is done about a call whose outcome is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,17 @@ class Interrupted(Suspend):
 
 @dataclass
 class Branch:
-    """A place in the step from which calls are made: the step itself, or one branch of a gather."""
+    """A place in the step from which calls are made: the step itself, or one branch of a gather.
+
+    `acting`: the body of an act runs now. `given_up`: the gather around it was; its end is recorded there.
+    """
 
     prefix: str
     task: asyncio.Task[Any] | None
     index: int = 0
     unwinding: Signal | None = None
+    acting: bool = False
+    given_up: bool = False
 
     def next_path(self) -> str:
         """The path of the next call made here."""
@@ -58,6 +63,7 @@ class Branch:
 
 
 branch_scope: ContextVar[Branch | None] = ContextVar("perdure_branch", default=None)
+"""The branch in whose task this code runs."""
 
 
 @dataclass
@@ -140,4 +146,6 @@ def here(execution: Execution) -> Branch:
     if branch is None:
         raise ForeignTask("a call was made from a task that the run did not create")
     branch.enter()
+    if execution.drive.stopping:  # the step has caught the cancellation by which this process stops
+        raise asyncio.CancelledError
     return branch

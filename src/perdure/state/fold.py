@@ -20,6 +20,7 @@ from perdure.state.patch import apply
 from perdure.state.record import CallRecord, Hold, RunRecord, WaitRecord
 
 Read: TypeAlias = Callable[[bytes], Any]
+"""Value bytes to plain data."""
 
 
 def fold(record: RunRecord, event: e.Event, read: Read) -> RunRecord:

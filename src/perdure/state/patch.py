@@ -19,6 +19,7 @@ from perdure.errors import Damaged
 from perdure.state.events import Delete, Key, OddKey, Op, Ref, Set, Splice, Value
 
 Read: TypeAlias = Callable[[bytes], Any]
+"""Value bytes to plain data."""
 
 EDITS = 64
 """How many insertions and removals in one list are looked for; beyond, the rest is one replaced stretch."""

@@ -19,6 +19,7 @@ Status: TypeAlias = Literal[
 """A run's status. The last four are terminal."""
 
 TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "retired"})
+"""The statuses after which no event follows (law 15)."""
 
 Standing: TypeAlias = Literal["open", "unknown", "done", "failed", "not_done", "retrying", "left-unknown"]
 """What is known of a call: an intent without receipt is `open`; `retrying` may be made again.

@@ -130,7 +130,7 @@ class MemoryStore(Store):
                     f"message {position} of run {batch.run_id} is not waiting", run_id=batch.run_id
                 )
         events = (*batch.events, *self._act(batch))
-        self._keep(run, batch, events)
+        self._keep(run, batch, events, now)
         run.standing.change(batch.row, release=batch.release, now=now)
         undelivered = tuple(message.id for message in batch.outbox if not self._send(message, now))
         self._wrote()
@@ -155,7 +155,7 @@ class MemoryStore(Store):
             if tables.in_transaction:
                 tables.execute("ROLLBACK")
 
-    def _keep(self, run: _Run, batch: Batch, events: tuple[Stored, ...]) -> None:
+    def _keep(self, run: _Run, batch: Batch, events: tuple[Stored, ...], now: int) -> None:
         run.events.extend(events)
         run.standing.seq += len(events)
         for blob in batch.blobs:
@@ -164,8 +164,10 @@ class MemoryStore(Store):
             older = run.snapshots if batch.keep_snapshots else []
             run.snapshots = [kept for kept in older if kept.seq != batch.snapshot.seq]
             run.snapshots.append(batch.snapshot)
+            run.snapshots.sort(key=lambda kept: kept.seq)
         for position in batch.taken:
             del run.waiting[position]
+            run.standing.updated_at = now
         run.standing.pending = len(run.waiting)
 
     def _send(self, message: Message, now: int) -> bool:

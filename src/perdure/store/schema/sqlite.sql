@@ -20,7 +20,7 @@ CREATE TABLE perdure_run (
     lease_until INTEGER NOT NULL DEFAULT 0, -- 0 when it was given back
     due_at      INTEGER NOT NULL DEFAULT 0,
     claims      INTEGER NOT NULL DEFAULT 0, -- since the last progress, not given back
-    seq_floor   INTEGER NOT NULL DEFAULT 0, -- the last event, where a run keeps none of its events
+    seq_floor   INTEGER NOT NULL DEFAULT 0, -- the last event when this row was written; fewer are damage
     inbox       INTEGER NOT NULL DEFAULT 0, -- position of the last message
     pending     INTEGER NOT NULL DEFAULT 0, -- messages not taken yet
     info        BLOB    NOT NULL DEFAULT x'',

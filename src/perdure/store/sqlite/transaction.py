@@ -40,19 +40,23 @@ COLUMNS = (
     f" (SELECT key & {MASK} FROM perdure_event"
     f" WHERE key > run_no << {SHIFT} AND key <= run_no << {SHIFT} | {MASK} ORDER BY key DESC LIMIT 1)"
 )
-"""What is read of a run, in the order of `standing_of`; the last event's number comes from its events."""
+"""What is read of a run, in the order of `standing_of`.
+
+The last event's number comes from its events, and is never below the one that the row had when it was last
+written: a run whose newest events were lost since then is seen to end too early.
+"""
 
 _FIND = f"SELECT {COLUMNS} FROM perdure_run WHERE run_id = ?"
 _FIND_NO = f"SELECT {COLUMNS} FROM perdure_run WHERE run_no = ?"
 _GONE = "SELECT 1 FROM perdure_gone WHERE run_id = ?"
 _NEW_RUN = (
-    "INSERT INTO perdure_run (run_id, agent, version, parent, created_at, status, due_at, info, updated_at)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING run_no"
+    "INSERT INTO perdure_run (run_id, agent, version, parent, created_at, status, due_at, info, updated_at,"
+    " seq_floor) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING run_no"
 )
 _SET_RUN = (
     "UPDATE perdure_run SET version = ?, status = ?, due_at = ?, info = ?, updated_at = ?, terminal = ?,"
-    " epoch = ?, holder = ?, held = ?, died = ?, lease_until = ?, claims = ?, inbox = ?, pending = ?"
-    " WHERE run_no = ?"
+    " epoch = ?, holder = ?, held = ?, died = ?, lease_until = ?, claims = ?, inbox = ?, pending = ?,"
+    " seq_floor = ? WHERE run_no = ?"
 )
 _NEW_EVENT = "INSERT INTO perdure_event (key, digest, data) VALUES (?, ?, ?)"
 _NEW_BLOB = "INSERT OR IGNORE INTO perdure_blob (run_no, digest, data) VALUES (?, ?, ?)"
@@ -144,6 +148,7 @@ class Transaction:
             new.due_at,
             new.info,
             self.now,
+            run.events[-1].seq if run.events else 0,
         )
         run_no = self.connection.execute(_NEW_RUN, values).get
         entry = Entry(run_no, new)
@@ -327,7 +332,8 @@ class Transaction:
                     run.epoch,
                     run.holder,
                 ),
-                *(run.held, run.died, run.lease_until, run.claims, run.inbox, run.pending, entry.run_no),
+                *(run.held, run.died, run.lease_until, run.claims, run.inbox, run.pending, run.seq),
+                entry.run_no,
             ),
         )
         if self.proof is None:

@@ -322,7 +322,8 @@ class Writer:
     def _fits(self, connection: apsw.Connection) -> bool:
         """Whether the log can be brought home: one that does not fit would eat up the reserve half-way."""
         path = self.place.path
-        return connection.pragma("page_count") * PAGE_BYTES - size_of(path) <= free_bytes(path)
+        pages: int = connection.pragma("page_count")
+        return pages * PAGE_BYTES - size_of(path) <= free_bytes(path)
 
     def _full(self) -> DiskFull:
         return DiskFull(

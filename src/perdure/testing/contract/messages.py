@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perdure.errors import RunEnded, StaleEpoch
 from perdure.store.protocol import Batch, Delivered, Inbound, Message, RowChange

@@ -1,12 +1,12 @@
-"""What a step costs when the state is a long conversation: argument + patch + commit, for several kinds of
-state.
+"""What a step costs when the state is a long conversation: argument + patch + commit, for kinds of state.
 
-    python bench/state.py [--rounds 40]
+    python bench/state.py [--rounds 40] [--lengths 200 5000] [--only frozen]
 
 Each measured step does what an agent does: hand the conversation to a model, append the reply and a tool's
-result, commit. All kinds and lengths run interleaved, so that other load on the machine falls on all of
-them; printed are the median and the fastest tenth, in microseconds. `fold` is the pure application of the
-patch, for comparison.
+result, commit. Kinds and lengths run interleaved, so that other load on the machine falls on all of them.
+Printed are medians of the thread's own processor time in microseconds; `wall` is the fastest tenth by the
+clock on the wall, `fold` the pure application of the patch, `load` the restoring of the whole state. The
+yardstick says how fast the machine was meanwhile: `is` over two lists of 5,000.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass
+from operator import is_
 from typing import Any, NamedTuple, TypedDict
 
 import msgspec
@@ -134,13 +135,14 @@ class Trial:
     def __init__(self, case: Case, length: int) -> None:
         self.case = case
         stored = {"messages": [plain(case.make(number)) for number in range(length)], "step": 0}
-        started = time.perf_counter_ns()
+        started = time.thread_time_ns()
         self.state = LiveState(case.shape, stored)
-        self.load = (time.perf_counter_ns() - started) / 1000
+        self.load = (time.thread_time_ns() - started) / 1000
         self.plain: Any = stored
         self.length = length
         self.steps = 0
         self.times: dict[str, list[float]] = {"argument": [], "patch": [], "commit": [], "fold": []}
+        self.walls: list[float] = []
 
     def messages(self) -> Any:
         """The live list."""
@@ -150,15 +152,14 @@ class Trial:
     def step(self) -> None:
         """One step, measured."""
         self.steps += 1
-        clock = time.perf_counter_ns
+        clock = time.thread_time_ns
         reply = self.case.make(self.length + self.steps)
         values = {7: encode(reply)}
         messages = self.messages()
+        begun = time.perf_counter_ns()
         t0 = clock()
         reference = self.state.argument(messages, values)
         t1 = clock()
-        assert reference is not None
-        assert reference[0].count == len(messages)
         if self.case.change:
             messages[-1]["content"] += "."
         messages.append(reply)
@@ -170,6 +171,7 @@ class Trial:
         t4 = clock()
         self.state.commit(self.plain, patch)
         t5 = clock()
+        ended = time.perf_counter_ns()
         for name, begin, end in (
             ("argument", t0, t1),
             ("patch", t2, t3),
@@ -177,12 +179,26 @@ class Trial:
             ("commit", t4, t5),
         ):
             self.times[name].append((end - begin) / 1000)
+        self.walls.append((ended - begun) / 1000)
+        assert reference is not None
+        assert reference[0].count == self.length
+        self.back()
         assert len(self.messages()) == len(self.plain["messages"])
 
-    def total(self) -> list[float]:
-        """Microseconds of argument + patch + commit, by step."""
+    def back(self) -> None:
+        """Drop the two messages again, not measured."""
+        del self.messages()[-2:]
+        patch = self.state.patch({})
+        self.plain = apply(self.plain, patch, {}, decode)
+        self.state.commit(self.plain, patch)
+
+    def row(self) -> tuple[float, ...]:
+        """Medians of argument, patch, commit, their sum and the fold; the wall; the load."""
         times = self.times
-        return [a + p + c for a, p, c in zip(times["argument"], times["patch"], times["commit"], strict=True)]
+        parts = [statistics.median(times[name]) for name in ("argument", "patch", "commit")]
+        sums = [sum(step) for step in zip(times["argument"], times["patch"], times["commit"], strict=True)]
+        wall = sorted(self.walls)[len(self.walls) // 10]
+        return *parts, statistics.median(sums), statistics.median(times["fold"]), wall, self.load
 
 
 def main() -> None:
@@ -202,19 +218,22 @@ def main() -> None:
         for trial in trials:
             trial.step()
             trial.times = {name: [] for name in trial.times}
+            trial.walls = []
+    yardstick = []
+    one = [object() for _ in range(5000)]
+    other = one.copy()
     for _ in range(given.rounds):
+        begun = time.thread_time_ns()
+        assert all(map(is_, one, other))
+        yardstick.append((time.thread_time_ns() - begun) / 1000)
         for trial in trials:
             trial.step()
-    head = ("state", "messages", "argument", "patch", "commit", "total", "fastest 10%", "fold", "load")
-    print("{:<24}{:>9}{:>10}{:>9}{:>9}{:>9}{:>13}{:>8}{:>11}".format(*head))
+    print(f"yardstick {statistics.median(yardstick):.0f} us, {given.rounds} rounds")
+    head = ("state", "messages", "argument", "patch", "commit", "total", "fold", "wall", "load")
+    print("{:<24}{:>9}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}".format(*head))
     for trial in trials:
-        middle = {name: statistics.median(times) for name, times in trial.times.items()}
-        total = sorted(trial.total())
-        print(
-            f"{trial.case.name:<24}{trial.length:>9}{middle['argument']:>10.0f}{middle['patch']:>9.0f}"
-            f"{middle['commit']:>9.0f}{statistics.median(total):>9.0f}{total[len(total) // 10]:>13.0f}"
-            f"{middle['fold']:>8.0f}{trial.load:>11.0f}"
-        )
+        numbers = "{:>10.0f}{:>9.0f}{:>9.0f}{:>9.0f}{:>9.0f}{:>9.0f}{:>11.0f}".format(*trial.row())
+        print(f"{trial.case.name:<24}{trial.length:>9}{numbers}")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from perdure.codec import Shape, decode, encode, plain
 from perdure.codec.record import record_items
 from perdure.errors import ShapeMismatch
-from perdure.runtime import tree, watch
+from perdure.runtime import block, tree, watch
 from perdure.runtime.places import ANYTHING, places_in
 from perdure.runtime.scribe import Scribe
 from perdure.runtime.tree import LiveState, argument_digest, lists_in
@@ -180,6 +180,7 @@ def small() -> Iterator[None]:
     """Short histories meet every edge of blocks and sums when these are small."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(watch, "BLOCK", 3)
+        patch.setattr(block, "BULK", 2)
         patch.setattr(watch, "MARK", 4)
         patch.setattr(watch, "RECENT", 2)
         patch.setattr(tree, "WATCH_FROM", 1)

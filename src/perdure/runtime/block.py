@@ -17,17 +17,21 @@ import enum
 import pathlib
 import uuid
 import zoneinfo
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from gc import get_referents
-from operator import attrgetter, is_
+from itertools import accumulate, chain
+from operator import attrgetter, is_, itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from perdure.codec.plain import ATOMS
 from perdure.codec.record import is_model, is_root_model
+
+BULK: Final = 4
+"""So many elements are looked at all at once first; that pays when they are alike."""
 
 _IMMUTABLE: Final[frozenset[type]] = ATOMS | {
     complex,
@@ -242,7 +246,8 @@ class Block:
         "_copies",
         "_held",
         "_spans",
-        "_twin_orders",
+        "_twin_dicts",
+        "_twin_keys",
         "_twins",
         "compared",
     )
@@ -252,14 +257,57 @@ class Block:
         self._containers: list[Any] = []
         self._held: list[Any] = []
         self._copies: list[Any] = []
-        self._twins: list[dict[str, Any]] = []
-        self._twin_orders: list[list[str]] = []
+        self._twins: list[int] = []
+        self._twin_dicts: list[dict[str, Any]] = []
+        self._twin_keys: list[str] = []
         self._columns: dict[type, _Column] = {}
         self.compared: list[int] = []
 
-    def add(self, at: int, value: Any, stored: Any) -> None:
-        """Watch one more element, just restored from `stored`; `at` is its index in the list."""
-        if type(value) in ATOMS and type(value) is type(stored):
+    def add(self, start: int, values: list[Any], stored: list[Any]) -> None:
+        """Watch more elements, just restored from `stored`; `start` is the index in the list of the first."""
+        if len(values) < BULK or not (_are_frozen(values, stored) or self._add_flat(start, values, stored)):
+            for at, (value, other) in enumerate(zip(values, stored, strict=True), start):
+                self._add(at, value, other)
+
+    def _add_flat(self, start: int, values: list[Any], stored: list[Any]) -> bool:
+        """Watch elements that are all dicts of immutable values, many at once; False if they are not."""
+        if set(map(type, values)) != {dict} or set(map(type, stored)) != {dict}:
+            return False
+        held, other = look_below(values), look_below(stored)
+        kinds = list(map(type, held))
+        lengths = list(map(len, values))
+        if (
+            not ATOMS.issuperset(kinds)
+            or kinds != list(map(type, other))
+            or lengths != list(map(len, stored))
+            or not {str}.issuperset(map(type, chain.from_iterable(values)))
+        ):
+            return False
+        first, first_held = len(self._containers), len(self._held)
+        ends = list(accumulate(lengths, initial=first_held))
+        self._spans += [
+            _Span(start + at, slice(first + at, first + at + 1), slice(ends[at], ends[at + 1]), [])
+            for at in range(len(values))
+        ]
+        self._twins_in(
+            values, [at for at, value in enumerate(values) if len(set(value.values())) < len(value)]
+        )
+        self._containers += values
+        self._held += held
+        self._copies += map(dict.copy, values)
+        return True
+
+    def _twins_in(self, containers: list[Any], places: Iterable[int]) -> None:
+        """Note containers, about to be added, in which keys may change places unseen."""
+        first = len(self._containers)
+        for place in places:
+            self._twins.append(first + place)
+            self._twin_dicts.append(containers[place])
+            self._twin_keys += containers[place]
+
+    def _add(self, at: int, value: Any, stored: Any) -> None:
+        cls = type(value)
+        if cls in ATOMS and cls is type(stored):
             return
         survey = Survey()
         if not survey.covers(value, stored):
@@ -270,13 +318,11 @@ class Block:
             return
         first, first_held = len(self._containers), len(self._held)
         if containers:
+            swapping = [at for at, one in enumerate(containers) if type(one) is dict and _may_swap(one)]
+            self._twins_in(containers, swapping)
             self._containers += containers
             self._held += look_below(containers)
-            for container in containers:
-                self._copies.append(container.copy())
-                if type(container) is dict and _may_swap(container):
-                    self._twins.append(container)
-                    self._twin_orders.append(list(container))
+            self._copies += [container.copy() for container in containers]
         rows = [self._add_record(record) for record in records]
         span = slice(first, len(self._containers)), slice(first_held, len(self._held))
         self._spans.append(_Span(at, *span, rows))
@@ -307,10 +353,9 @@ class Block:
             for column, row in reversed(span.records):
                 column.cut(row)
         first = gone[0].containers.start
-        dropped = set(map(id, self._containers[first:]))
-        left = [place for place, twin in enumerate(self._twins) if id(twin) not in dropped]
-        self._twins = [self._twins[place] for place in left]
-        self._twin_orders = [self._twin_orders[place] for place in left]
+        self._twins = [place for place in self._twins if place < first]
+        self._twin_dicts = [self._containers[place] for place in self._twins]
+        self._twin_keys = [key for place in self._twins for key in self._copies[place]]
         del self._spans[count:], self._containers[first:], self._copies[first:]
         del self._held[gone[0].held.start :]
 
@@ -336,7 +381,7 @@ class Block:
         """Does everything below the elements hold the same objects still, in the same order?"""
         if self._containers and not (
             self._holds_the_same(_ALL, _ALL)
-            and (not self._twins or list(map(list, self._twins)) == self._twin_orders)
+            and (not self._twins or list(chain.from_iterable(self._twin_dicts)) == self._twin_keys)
         ):
             return False
         return all(column.intact(_ALL) for column in self._columns.values())
@@ -364,6 +409,24 @@ class Block:
             return containers == self._copies[part]
         except Exception:  # noqa: BLE001  the `__eq__` of a value that moved: so something did move
             return False
+
+
+def _are_frozen(values: list[Any], stored: list[Any]) -> bool:
+    """Are these all frozen records of one class with immutable fields, each just as it was stored?"""
+    cls: Any = type(values[0])
+    kind = _kind(cls)
+    if kind is None or not kind.frozen or set(map(type, values)) != {cls} or set(map(type, stored)) != {dict}:
+        return False
+    if set(map(len, stored)) != {len(kind.names)}:
+        return False
+    try:
+        for name, field in zip(kind.names, kind.fields, strict=True):
+            kinds = list(map(type, map(field, values)))
+            if not _IMMUTABLE.issuperset(kinds) or kinds != list(map(type, map(itemgetter(name), stored))):
+                return False
+    except (AttributeError, KeyError):  # a field is not set, or not stored
+        return False
+    return True
 
 
 def _may_swap(value: dict[str, Any]) -> bool:

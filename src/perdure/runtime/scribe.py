@@ -8,7 +8,6 @@ objects.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from operator import is_
 from typing import Any, Final
 
 from perdure.codec import encode
@@ -73,31 +72,33 @@ class Scribe:
 
     def _hollow(self, value: Any, path: Place, later: list[Op]) -> Any:
         """The value with `None` for each part that the step has recorded; itself if none is."""
-        if type(value) is dict:
-            parts = {
-                key: self._part(item, path, key if type(key) is str else Other(key), later)
-                for key, item in value.items()
-                if type(item) in _PARTS
-            }
-            changed = {key: part for key, part in parts.items() if part is not value[key]}
-            return {**value, **changed} if changed else value
-        items = [
-            self._part(item, path, at, later) if type(item) in _PARTS else item
-            for at, item in enumerate(value)
-        ]
-        return value if all(map(is_, items, value)) else type(value)(items)
-
-    def _part(self, value: Any, path: Place, key: str | int | Other, later: list[Op]) -> Any:
-        if type(value) in _TEXTS and len(value) * 4 < PART_FROM:
+        changed: dict[Any, Any] = {}
+        holder = type(value)
+        for key, item in value.items() if holder is dict else enumerate(value):
+            kind = type(item)
+            # A character has at most four bytes.
+            if kind not in _PARTS or (kind in _TEXTS and len(item) * 4 < PART_FROM):
+                continue
+            part = self._part(
+                item, (*path, Other(key) if holder is dict and type(key) is not str else key), later
+            )
+            if part is not item:
+                changed[key] = part
+        if not changed:
             return value
+        if holder is dict:
+            return {**value, **changed}
+        return holder([changed.get(at, item) for at, item in enumerate(value)])
+
+    def _part(self, value: Any, path: Place, later: list[Op]) -> Any:
         data = encode(value)
         if len(data) < PART_FROM:
             return value
         written = self.written(data)
         if written is not data:
-            later.append(Set(_keys((*path, key)), written))
+            later.append(Set(_keys(path), written))
             return None
-        return self._hollow(value, (*path, key), later) if type(value) in _CONTAINERS else value
+        return self._hollow(value, path, later) if type(value) in _CONTAINERS else value
 
 
 def _keys(path: Place) -> tuple[Key, ...]:

@@ -257,7 +257,10 @@ class _Look:
         elif kind is places.kind and len(path) < DEEPEST:
             parts = _parts(value)
             if parts is not None:
-                return {name: self.lower(item, places.part(name), (*path, name)) for name, item in parts}
+                return {
+                    name: item if type(item) in ATOMS else self.lower(item, places.part(name), (*path, name))
+                    for name, item in parts
+                }
         return lowered(value, len(path))
 
 
@@ -302,18 +305,16 @@ def _at(tree: Any, path: Path) -> Any:
 
 def _replaced(tree: Any, parts: Mapping[Path, Any]) -> Any:
     """A plain tree with other values at some paths; dicts on the way are copied."""
-    own: dict[Path, dict[str, Any]] = {}
-
-    def owned(path: Path) -> dict[str, Any]:
-        have = own.get(path)
-        if have is None:
-            have = own[path] = dict(_at(tree, path))
-            if path:
-                owned(path[:-1])[path[-1]] = have
-        return have
-
+    if () in parts:
+        return parts[()]
+    root = dict(tree) if parts else tree
+    own: dict[Path, dict[str, Any]] = {(): root}
     for path, part in parts.items():
-        if not path:
-            return part
-        owned(path[:-1])[path[-1]] = part
-    return own.get((), tree)
+        holder = root
+        for depth in range(1, len(path)):
+            above = path[:depth]
+            if above not in own:
+                own[above] = holder[path[depth - 1]] = dict(holder[path[depth - 1]])
+            holder = own[above]
+        holder[path[-1]] = part
+    return root

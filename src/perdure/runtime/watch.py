@@ -60,10 +60,12 @@ class Watch:
     def _watch_part(self, start: int, stop: int) -> None:
         """Watch the elements `start : stop`, which are not watched yet."""
         blocks, elements, stored = self._blocks, self.elements, self.plain
-        for at in range(start, stop):
-            if at == len(blocks) * BLOCK:
+        while start < stop:
+            if start == len(blocks) * BLOCK:
                 blocks.append(Block())
-            blocks[at // BLOCK].add(at, elements[at], stored[at])
+            end = min(stop, start - start % BLOCK + BLOCK)
+            blocks[start // BLOCK].add(start, elements[start:end], stored[start:end])
+            start = end
 
     def suspects(self) -> list[int]:
         """Indices of committed elements that may have changed inside, in order."""
@@ -139,24 +141,31 @@ class Watch:
         list.
         """
         items, before = scan.items, len(self.elements)
-        for at, value in zip(scan.anew, fresh, strict=True):
-            items[at] = value
+        if type(scan.anew) is range:
+            items[before:] = fresh
+        else:
+            for at, value in zip(scan.anew, fresh, strict=True):
+                items[at] = value
         self.elements, self.plain = items, stored
         fresh[:] = items
-        if scan.kept == before:
-            changed = [at for at in scan.anew if at < before]
-            for at in dict.fromkeys(at - at % BLOCK for at in changed):
-                first = next(index for index in changed if index >= at)
-                self._blocks[at // BLOCK].cut(first)
-                self._watch_part(first, min(at + BLOCK, before))
-            first = before
-        else:
+        if scan.kept < before:
             first = min(scan.anew[0] if scan.anew else len(items), scan.kept)
             del self._blocks[-(-first // BLOCK) :]
             if first % BLOCK:
                 self._blocks[-1].cut(first)
+        else:
+            if type(scan.anew) is not range:
+                self._watch_again([at for at in scan.anew if at < before], before)
+            first = before
         self._forget_sums(scan.steady)
         self._watch_part(first, len(items))
+
+    def _watch_again(self, changed: list[int], count: int) -> None:
+        """Watch elements in the middle, which were made anew; `count` are watched in all."""
+        for at in dict.fromkeys(at - at % BLOCK for at in changed):
+            first = next(index for index in changed if index >= at)
+            self._blocks[at // BLOCK].cut(first)
+            self._watch_part(first, min(at + BLOCK, count))
 
     # -------------------------------------------------------------------------------------------- digest
 

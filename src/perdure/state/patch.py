@@ -100,6 +100,7 @@ class Stretch(NamedTuple):
 # ------------------------------------------------------------------------------------------------ equality
 
 _PLAIN_EQUAL = frozenset({str, int, bool, bytes, type(None)})
+_TEXT = frozenset({str})
 
 
 def same(old: Any, new: Any) -> bool:
@@ -170,27 +171,31 @@ def _changes(old: Any, new: Any, path: Place) -> list[Change] | None:
 
 
 def _dict_changes(old: dict[Any, Any], new: dict[Any, Any], path: Place) -> list[Change] | None:
-    if not old or any(map(_elusive, old)):
+    changes: list[Change] = []
+    kept: Mapping[Any, Any] = old
+    if not _TEXT.issuperset(map(type, old)) and any(map(_elusive, old)):
         return [] if same(old, new) else None
-    names = list(new)
-    kept: Mapping[Any, Any] | None
-    if list(old) == names and all(type(key) is str for key in names):
-        kept = old
-    else:
-        kept = _kept(old, new)
-    if kept is None or 2 * sum(1 for key in new if key in old and key not in kept) > len(new):
-        return None  # mostly another order
-    changes: list[Change] = [Drop("delete", _below(path, key)) for key in old if key not in kept]
+    if list(old) != list(new) or not _TEXT.issuperset(map(type, new)):
+        left = _kept(old, new)
+        if left is None or 2 * sum(1 for key in new if key in old and key not in left) > len(new):
+            return None  # mostly another order
+        kept = left
+        changes += [Drop("delete", _below(path, key)) for key in old if key not in kept]
     anew = True
     for key, value in new.items():
-        at = _below(path, key)
-        inside = _changes(old[key], value, at) if key in kept else None
+        inside: list[Change] | None = None
+        if key in kept:
+            before = old[key]
+            if before is value:
+                anew = False
+                continue
+            inside = _changes(before, value, _below(path, key))
         if inside is None:
-            changes.append(Put("set", at, whole(value)))
+            changes.append(Put("set", _below(path, key), whole(value)))
         else:
             anew = False
             changes += inside
-    return None if anew else changes
+    return None if anew and (old or new) else changes
 
 
 def _kept(old: dict[Any, Any], new: dict[Any, Any]) -> dict[Any, None] | None:

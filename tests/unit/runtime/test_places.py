@@ -8,7 +8,15 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pytest
-from pydantic import AfterValidator, BaseModel, Field, PrivateAttr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    PrivateAttr,
+    RootModel,
+    field_validator,
+    model_validator,
+)
 
 from perdure.codec import Shape, encode, plain
 from perdure.errors import ShapeMismatch
@@ -124,6 +132,20 @@ class Limited:
     items: Annotated[list[int], Field(max_length=5)]
 
 
+class Post(BaseModel):
+    """A check after the validation."""
+
+    items: list[int] = []
+
+    def model_post_init(self, context: Any, /) -> None:
+        """At most five."""
+        few(self.items)
+
+
+class Rooted(RootModel[list[int]]):
+    """A model that is a list."""
+
+
 class Outer(BaseModel):
     """Limits further in."""
 
@@ -165,7 +187,7 @@ class Within(BaseModel):
 
 
 @pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("tp", [Few, Rising, Whole, Made, Within, Checked, Packet])
+@pytest.mark.parametrize("tp", [Few, Rising, Whole, Made, Post, Within, Checked, Packet])
 def test_what_judges_a_list_judges_the_whole_of_it(tp: Any, nested: bool) -> None:
     inner = Shape.of(tp).restore({"items": [1, 2, 3, 4]})
     run = Driver(dict[str, tp], {"in": inner}) if nested else Driver(tp, inner)
@@ -316,3 +338,11 @@ def test_attributes_of_a_loose_subclass_are_no_state() -> None:
     run.live[2].note = 1
     assert run.commit() == ()
     assert not hasattr(run.live[2], "note")
+
+
+def test_a_model_that_is_a_list() -> None:
+    run = Driver(Rooted, Rooted([1] * 5))
+    for turn in range(3):
+        run.live.root.append(turn)
+        assert run.commit() == (Splice((), 5 + turn, 0, (encode(turn),)),)
+    assert run.live == Rooted([1] * 5 + [0, 1, 2])

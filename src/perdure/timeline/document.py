@@ -8,10 +8,10 @@ microseconds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from perdure.state import events as e
 from perdure.state.record import Hold, RunRecord

@@ -279,7 +279,6 @@ class Block:
         if (
             not ATOMS.issuperset(kinds)
             or kinds != list(map(type, other))
-            or lengths != list(map(len, stored))
             or not {str}.issuperset(map(type, chain.from_iterable(values)))
         ):
             return False
@@ -417,14 +416,12 @@ def _are_frozen(values: list[Any], stored: list[Any]) -> bool:
     kind = _kind(cls)
     if kind is None or not kind.frozen or set(map(type, values)) != {cls} or set(map(type, stored)) != {dict}:
         return False
-    if set(map(len, stored)) != {len(kind.names)}:
-        return False
     try:
         for name, field in zip(kind.names, kind.fields, strict=True):
             kinds = list(map(type, map(field, values)))
             if not _IMMUTABLE.issuperset(kinds) or kinds != list(map(type, map(itemgetter(name), stored))):
                 return False
-    except (AttributeError, KeyError):  # a field is not set, or not stored
+    except (AttributeError, KeyError):  # a field is not set, or was not stored
         return False
     return True
 

@@ -10,7 +10,6 @@ becomes bytes (`read` is passed in) and what type a user gave to his state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from math import copysign, isnan
 from operator import is_
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -219,9 +218,10 @@ def _kept(old: dict[Any, Any], new: dict[Any, Any]) -> dict[Any, None] | None:
 
 
 def _elusive(key: Any) -> bool:
-    """Can a key not be found by one that is the same? NaN equals nothing, and may be inside."""
-    kind = type(key)
-    return kind is tuple or kind is frozenset or ((kind is float or kind is Decimal) and isnan(key))
+    """Can a key not be found by one that is the same? NaN equals nothing, itself included."""
+    if type(key) is tuple or type(key) is frozenset:
+        return any(map(_elusive, key))
+    return bool(key != key)
 
 
 def _below(path: Place, key: Any) -> Place:
@@ -358,19 +358,29 @@ def apply(state: Any, patch: Sequence[Op], values: Mapping[int, bytes], read: Re
     `values` are the recorded values that a `Ref` may point into, by event; `read` turns value bytes into
     plain data. Raises `Damaged` if a path or a reference does not exist.
     """
-    work = _Application(values, read)
-    for op in patch:
-        state = work.change(state, op, 0)
-    return state
+    return Work(read).apply(state, patch, values)
 
 
-class _Application:
-    """One patch being applied: remembers which containers are its own copies, so that each is copied once."""
+class Work:
+    """Patches being applied: knows which containers are its own copies, so that each is copied once.
 
-    def __init__(self, values: Mapping[int, bytes], read: Read) -> None:
-        self.values = values
+    What it has copied it changes in place from then on, so several patches may follow one another in one
+    `Work` only if nobody else is shown the states between them.
+    """
+
+    __slots__ = ("own", "read", "values")
+
+    def __init__(self, read: Read) -> None:
+        self.values: Mapping[int, bytes] = {}
         self.read = read
         self.own: dict[int, Any] = {}
+
+    def apply(self, state: Any, patch: Sequence[Op], values: Mapping[int, bytes]) -> Any:
+        """The state after one more patch; see `apply`."""
+        self.values = values
+        for op in patch:
+            state = self.change(state, op, 0)
+        return state
 
     def change(self, node: Any, op: Op, depth: int) -> Any:
         """`node`, which is `depth` places down the path of `op`, after the change."""

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import msgspec
 import pytest
 from pydantic import (
     AfterValidator,
     BaseModel,
+    ConfigDict,
     Field,
     PrivateAttr,
     RootModel,
     field_validator,
     model_validator,
 )
+from typing_extensions import TypedDict
 
 from perdure.codec import Shape, encode, plain
 from perdure.errors import ShapeMismatch
 from perdure.runtime import tree
 from perdure.runtime.tree import LiveState, argument_digest
 from perdure.state.events import Set, Splice, StateList
+from perdure.state.patch import same
 from tests.unit.runtime.driver import Desk, Driver, Said, Turn
 
 
@@ -313,20 +316,35 @@ class Priced(BaseModel):
     price: float
 
 
-@dataclass
-class Prices:
-    """A list of them."""
+class Fixed(BaseModel):
+    """The same, frozen."""
 
-    items: list[Priced] = field(default_factory=list)
+    model_config = ConfigDict(frozen=True)
+
+    price: float
 
 
-def test_what_comes_back_as_something_else_is_recorded_with_the_next_patch() -> None:
-    run = Driver(Prices, Prices())
-    run.plain = {"items": [{"price": 1}] * 5}
+class Tagged(TypedDict):
+    """The same as a dict."""
+
+    price: float
+
+
+class Prices(BaseModel):
+    """Lists of them."""
+
+    models: list[Priced] = []
+    fixed: list[Fixed] = []
+    tagged: list[Tagged] = []
+
+
+@pytest.mark.parametrize("name", ["models", "fixed", "tagged"])
+def test_what_comes_back_as_something_else_is_recorded_with_the_next_patch(name: str) -> None:
+    run = Driver(Prices, Prices(models=[], fixed=[], tagged=[]))
+    run.plain = {**run.plain, name: [{"price": 1}] * 5}
     run.state = LiveState(run.shape, run.plain)
-    assert run.live.items[4] == Priced(price=1.0)
     assert len(run.commit()) == 1
-    assert run.plain == {"items": [{"price": 1.0}] * 5}
+    assert same(run.plain[name], [{"price": 1.0}] * 5)
 
 
 class Loose(Said):

@@ -148,9 +148,24 @@ def test_keys_that_change_places_are_seen() -> None:
     entry["a"] = entry.pop("a")
     assert len(run.commit()) == 2
     assert list(run.live.log[150]) == ["b", "c", "a"]
+    entry = run.live.log[100]
+    entry.clear()
+    entry.update(b=None, a=None, c=1)  # the same values in the same order
+    assert len(run.commit()) > 0
+    assert list(run.live.log[100]) == ["b", "a", "c"]
     run.live.log[9]["x"] = run.live.log[9].pop("c")  # another name, the same value, the same place
     assert len(run.commit()) == 2
     assert list(run.live.log[9]) == ["a", "b", "x"]
+
+
+@pytest.mark.parametrize("key", [1, None, (1, 2), b"k"])
+def test_dicts_with_other_keys_are_seen(key: Any) -> None:
+    run = Driver(list[Any], [{key: n, "n": n} for n in range(9)])
+    for at in (3, 8, 0):
+        run.live[at][key] = "changed"
+        assert len(run.commit()) == 1
+    run.live[5]["n"] = 0
+    assert run.commit() == (Set((5, "n"), encode(0)),)
 
 
 def test_what_moves_between_neighbours_is_seen() -> None:
@@ -385,6 +400,16 @@ def test_both_ways_to_look_below_see_the_same(look: Any, monkeypatch: pytest.Mon
         assert run.commit() == ()
         change(run.live)  # type: ignore[no-untyped-call]
         assert len(run.commit()) > 0
+
+
+@pytest.mark.parametrize("look", [block._referents, block._children], ids=["collector", "loops"])
+def test_both_ways_see_a_key_of_another_type(look: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block, "look_below", look)
+    run = Driver(list[Any], [{1: n} for n in range(9)])
+    run.live[3][True] = run.live[3].pop(1)
+    assert len(run.commit()) > 0
+    assert list(run.live[3]) == [True]
+    assert type(next(iter(run.live[3]))) is bool
 
 
 def test_the_collector_is_trusted_here() -> None:

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.clock import Clock
-from perdure.errors import DiskFull, Expired, InboxMoved, PerdureError, StoreError
+from perdure.errors import DiskFull, Expired, InboxMoved, StoreError
+from perdure.journal.outlast import outlast
 from perdure.journal.outline import BLOB_BYTES, outline
 from perdure.journal.past import Past
 from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot
 from perdure.state import events as e
 from perdure.state.fold import fold
-from perdure.state.record import RunRecord
 from perdure.store.protocol import (
     Appended,
     Batch,
@@ -79,6 +79,7 @@ class Journal:
         self.clock = clock
         self.durability = durability
         self.failure: BaseException | None = None
+        self.closed = False
         self.commits = 0
         self._digest = past.digest
         self._policy = policy
@@ -101,7 +102,9 @@ class Journal:
         self._timer: asyncio.TimerHandle | None = None
         self._lock = asyncio.Lock()
         self._early: list[e.AnyBody] = []
+        self._early_taken: list[int] = []
         self._fenced: list[tuple[e.AnyBody, Fences, asyncio.Future[None]]] = []
+        self._leader: asyncio.Task[None] | None = None
 
     # -- append
 
@@ -110,23 +113,31 @@ class Journal:
 
         Durable later, or at once if strict.
         """
-        if self._lock.locked() or self._unacked >= UNACKED_EVENTS:
+        if self._lock.locked():
+            self._early.extend(bodies)  # before anything is awaited: a fact is not lost to a cancellation
+            self._early_taken.extend(taken)
+        else:
+            self._add(bodies, taken)
+        if self._early or self._early_taken or self._unacked >= UNACKED_EVENTS:
             async with self._lock:
                 if self._unacked >= UNACKED_EVENTS:
                     await self._settle(self.flush())
-                self._add(bodies, taken)
-        else:
-            self._add(bodies, taken)
+                self._add_early()
         if self.durability == "strict":
             await self.barrier()
         return self.record.seq
 
-    def append_soon(self, body: e.AnyBody) -> None:
-        """Like append, for a caller that cannot wait: the fact precedes every later append."""
+    def append_soon(self, *bodies: e.AnyBody) -> None:
+        """Like append, for a caller that cannot wait: the facts precede every later append."""
         if self._lock.locked():
-            self._early.append(body)
+            self._early.extend(bodies)
         else:
-            self._add((body,), ())
+            self._add(bodies, ())
+
+    def _add_early(self) -> None:
+        """Number what was appended while a write apart was under way."""
+        if self._early or self._early_taken:
+            self._add((), ())
 
     def _add(self, bodies: Sequence[e.AnyBody], taken: Sequence[int]) -> None:
         self._queue(bodies, taken)
@@ -139,6 +150,9 @@ class Journal:
             self.flush()
 
     def _queue(self, bodies: Sequence[e.AnyBody], taken: Sequence[int]) -> None:
+        if self._early or self._early_taken:
+            bodies, taken = (*self._early, *bodies), (*self._early_taken, *taken)
+            self._early, self._early_taken = [], []
         receipts = [
             (body, self.record.calls[body.path].key)
             for body in bodies
@@ -147,9 +161,6 @@ class Journal:
         if self.failure is not None:
             self.refused.extend(receipts)
             raise self.failure
-        if self._early:
-            bodies = (*self._early, *bodies)
-            self._early = []
         for body in bodies:
             self._pending.append(self._encode(body))
         self._pending_receipts.extend(receipts)
@@ -205,8 +216,11 @@ class Journal:
         if receipts:  # what an act came to is written even where new intents have no room any more
             batch = replace(batch, reserve=True)
         future = self.store.append(batch)
-        future.add_done_callback(lambda done: self._acknowledged(done, count, receipts))
         self._last = future
+        if future.done():  # known at once, and not only when the loop has come round to it
+            self._acknowledged(future, count, receipts)
+        else:
+            future.add_done_callback(lambda done: self._acknowledged(done, count, receipts))
         return future
 
     def _marked(self, batch: Batch) -> Batch:
@@ -243,8 +257,9 @@ class Journal:
 
     async def barrier(self) -> None:
         """Return when everything appended so far is durable. Raises what the store refused it with."""
-        if self._early:
-            await self.append()
+        if self._early or self._early_taken:
+            async with self._lock:
+                self._add_early()
         await self._settle(self.flush())
         if self.failure is not None:
             raise self.failure
@@ -262,23 +277,25 @@ class Journal:
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._fenced.append((body, fences, done))
-        if len(self._fenced) == 1 or not self._lock.locked():
-            await self._lead()
-        if not done.done():
-            await asyncio.wait([done])
-        done.result()
+        if self._leader is None or self._leader.done():
+            # A task of its own: it begins when the other branches have had their turn, and nobody cancels it.
+            self._leader = asyncio.get_running_loop().create_task(self._lead())
+        cancelled = await outlast(done)
+        error = done.exception()
+        if (error := cancelled or error) is not None:
+            raise error
 
     async def _lead(self) -> None:
         async with self._lock:
             while self._fenced:
                 group, self._fenced = self._fenced, []
                 await self._write_fenced(group)
+            self._add_early()
 
     async def _write_fenced(self, group: list[tuple[e.AnyBody, Fences, asyncio.Future[None]]]) -> None:
-        saved: tuple[RunRecord, bytes, int] | None = None
+        saved = (self.record, self._digest, self._tail_bytes)
         try:
-            if self._early:
-                self._add((), ())
+            self._add_early()
             self.flush()
             saved = (self.record, self._digest, self._tail_bytes)
             events = tuple(self._encode(body) for body, _, _ in group)
@@ -295,16 +312,16 @@ class Journal:
                 not_after=min(until) if until else None,
             )
             error = await self._try(batch)
-        except BaseException as failure:  # noqa: BLE001  (cancellation too: every branch must be told)
+        except Exception as failure:  # noqa: BLE001  (every branch must be told)
             error = failure
-        if error is not None and saved is not None and _leaves_whole(error):
+        if error is not None and (self.failure is None or _leaves_whole(error)):
             self.record, self._digest, self._tail_bytes = saved
+            self._pending_blobs = []
         for _, _, done in group:
-            if not done.done():
-                done.set_exception(error) if error is not None else done.set_result(None)
-                done.exception()
-        if error is not None and not isinstance(error, PerdureError):
-            raise error
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
 
     async def _try(self, batch: Batch) -> BaseException | None:
         """Write one batch apart from the rest; a refused fence or a full disk leaves the journal usable."""
@@ -314,13 +331,13 @@ class Journal:
         batch = self._marked(batch)
         future = self.store.append(batch)
         self._last = future
-        cancelled = await _outlast(future)
+        await outlast(future)
         if (error := future.exception()) is None:
             self._mark(batch)
             self._sent += len(batch.events)
         elif not _leaves_whole(error):
             self._fail(error)
-        return cancelled if error is None else error
+        return error
 
     async def transact(
         self, act: Callable[[Tx], Sequence[e.AnyBody]], *, seconds: float, fences: Fences
@@ -330,9 +347,10 @@ class Journal:
         If it raises, nothing of it is kept and the error comes here; earlier events are durable either way.
         """
         async with self._lock:
-            if self._early:
-                self._add((), ())
+            self._add_early()
             self.flush()
+            if self.failure is not None:
+                raise self.failure
             bodies: tuple[e.AnyBody, ...] = ()
 
             def inside(tx: Tx) -> Sequence[Stored]:
@@ -351,17 +369,20 @@ class Journal:
             )
             batch = self._marked(batch)
             future = self.store.append(batch)
-            cancelled = await _outlast(future)
+            cancelled = await outlast(future)
             if (error := future.exception()) is not None:
                 self.record, self._digest, self._tail_bytes = saved
                 self._pending_bytes = 0
                 if isinstance(error, StoreError) and not _leaves_whole(error):
                     self._fail(error)
+                else:
+                    self._add_early()
                 raise cancelled or error
             self._mark(batch)
             self._sent += len(bodies)
             self.commits += 1
             self._last = future
+            self._add_early()
             if cancelled is not None:
                 raise cancelled
             return bodies
@@ -404,7 +425,8 @@ class Journal:
                 outbox=tuple(outbox),
                 **self._take(),
             )
-            cancelled = await _outlast(self._send(batch))
+            self.closed = True
+            cancelled = await outlast(self._send(batch))
         if (error := self.failure or cancelled) is not None:
             raise error
 
@@ -418,17 +440,3 @@ class Journal:
 def _leaves_whole(error: BaseException) -> bool:
     """The write was refused alone: a fence no longer held, or there was no room for an intent."""
     return isinstance(error, InboxMoved | Expired | DiskFull)
-
-
-async def _outlast(future: asyncio.Future[Appended]) -> asyncio.CancelledError | None:
-    """Wait for a write whatever happens; a cancellation meanwhile is handed back, to be raised afterwards.
-
-    What was written must be known before anything else is: a write cannot be taken back.
-    """
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled

@@ -8,34 +8,48 @@ one goes by its effect class.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from contextvars import copy_context
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
 
 from perdure import codec
-from perdure.agent import Call, NotDone, Tool, call_scope, publisher, read_usage
+from perdure.agent import Call, NotDone, Tool, call_scope
 from perdure.clock import SECOND
 from perdure.errors import (
+    BlockingTool,
     CallFailed,
-    DiskFull,
     EffectRefused,
     InboxMoved,
     LeftUnknown,
+    NoRun,
     NotStorable,
-    PerdureError,
-    Signal,
+    ProviderFailed,
+    ShapeMismatch,
+    StatementFailed,
+    StatementRefused,
+    StoreError,
+    StricterInside,
     ToolNotListed,
+    TransactionTooLong,
 )
 from perdure.runtime import reconcile
+from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive, resolve
 from perdure.runtime.execution import Branch, Execution, Interrupted
+from perdure.runtime.giving_up import give_up, told
+from perdure.runtime.messages import late_events
 from perdure.runtime.tree import argument_digest
 from perdure.state import events as e
 from perdure.state.record import CallRecord
 from perdure.store.protocol import Tx
+
+log = logging.getLogger("perdure.run")
 
 REF_BYTES = 24
 """An argument at least so long is looked for in what the step has recorded already."""
@@ -44,66 +58,108 @@ KEPT_BYTES = 128
 """A longer argument of a read is digested and not kept: repeating the read takes today's."""
 
 
+_NOTHING: Any = object()
+
+_UNFIT: tuple[type[Exception], ...] = (NotStorable, ShapeMismatch)
+"""Why a result cannot be given to the step, however often it is asked for."""
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A call that the running step asks for. `result`: what it came to just now, as it was recorded."""
+
+    execution: Execution
+    branch: Branch
+    path: str
+    tool: Tool[..., Any]
+    args: dict[str, Any]
+    head: e.CallHead
+    result: Any = _NOTHING
+
+    @property
+    def drive(self) -> Drive:
+        """The run's drive."""
+        return self.execution.drive
+
+    @property
+    def call(self) -> CallRecord | None:
+        """What is recorded of it."""
+        return self.execution.record.calls.get(self.path)
+
+
 async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
     """Make a call of the running step, or serve what it came to before a crash."""
     drive, path = execution.drive, branch.next_path()
     if not drive.agent.lists(tool):
         raise ToolNotListed(f"agent {drive.agent.name} does not list {tool.name}", where=tool.source)
     head = head_of(execution, tool, args)
-    call = execution.record.calls.get(path)
+    wanted = Wanted(execution, branch, path, tool, args, head)
+    call = wanted.call
     if call is not None:
         execution.replay.asked(path)
         if call.name != head.name or call.digest != head.digest:
             execution.diverge(branch, call.intent or call.seq, _difference(execution, call, head, tool))
         if call.settled:
             await execution.turn(branch, path)
-            return serve(tool, execution.record.calls[path])
+            return _replayed(wanted, execution.record.calls[path])
+    elif (wait := execution.record.waits.get(path)) is not None:
+        detail = f"at {path} recorded a {wait.name}; the code asks for {tool.name} ({tool.source})"
+        execution.diverge(branch, wait.seq, detail)
     if not execution.is_live:
         await execution.go_live(branch, path, tool.name)
-    return await _until_settled(execution, branch, path, tool, args, head)
+    try:
+        return await _until_settled(wanted)
+    except asyncio.CancelledError:
+        if not drive.stopping:
+            _given_up(wanted)
+        raise
+    except StoreError as error:  # no failure of the step: the drive ends with it
+        execution.broken = execution.broken or error
+        branch.unwind("the store failed")
 
 
-async def _until_settled(
-    execution: Execution,
-    branch: Branch,
-    path: str,
-    tool: Tool[..., Any],
-    args: dict[str, Any],
-    head: e.CallHead,
-) -> Any:
-    drive = execution.drive
+async def _until_settled(wanted: Wanted) -> Any:
+    execution, branch, drive, tool = wanted.execution, wanted.branch, wanted.drive, wanted.tool
     while True:
         if branch.unwinding is not None:
             raise branch.unwinding
-        call = execution.record.calls.get(path)
-        if call is None or call.standing in ("retrying", "not_done"):
-            await _guard(execution, branch, tool, args)
-            await _attempt(execution, branch, path, tool, args, head)
+        call = wanted.call
+        if call is None or call.standing == "not_done":
+            await _attempt(wanted)
+        elif call.standing == "retrying":
+            await drive.host.clock.sleep(_backoff(tool, call.attempt))
+            await _attempt(wanted)
         elif call.settled:
             reached("receipt.served")
-            return serve(tool, call)
+            return serve(tool, call) if wanted.result is _NOTHING else wanted.result
         elif (held := await reconcile.settle(drive, call, tool)) is not None:
             execution.hold(branch, held)
-        elif (now := execution.record.calls[path]).standing in ("open", "unknown"):
-            await _resend(execution, branch, now, tool, args, head)
+        elif (now := execution.record.calls[wanted.path]).standing in ("open", "unknown"):
+            await _resend(wanted, now)
 
 
-async def _resend(
-    execution: Execution,
-    branch: Branch,
-    call: CallRecord,
-    tool: Tool[..., Any],
-    args: dict[str, Any],
-    head: e.CallHead,
-) -> None:
+async def _resend(wanted: Wanted, call: CallRecord) -> None:
     """An idempotent call, again with the same key: backs off, and goes to a person after too many tries."""
-    tries = reconcile.RESENDS
-    if call.attempt >= tries:
-        detail = f"{tool.name} was sent {call.attempt} times with one key and no reply came"
-        execution.hold(branch, reconcile.unknown_hold(execution.drive, call, detail))
-    await _guard(execution, branch, tool, args)
-    await execution.drive.host.clock.sleep(reconcile.backoff_seconds(call.attempt - 1))
-    await _attempt(execution, branch, call.path, tool, args, head)
+    drive = wanted.drive
+    if call.attempt >= reconcile.RESENDS:
+        detail = f"{call.name} was sent {call.attempt} times with one key and no reply came"
+        wanted.execution.hold(wanted.branch, reconcile.unknown_hold(drive, call, detail))
+    await drive.host.clock.sleep(reconcile.backoff_seconds(call.attempt - 1))
+    await _attempt(wanted)
+
+
+def _given_up(wanted: Wanted) -> None:
+    """The step's own timeout ended the call: record that if nothing acted, else find out what happened."""
+    branch, call = wanted.branch, wanted.call
+    if branch.unwinding is not None:
+        return
+    if call is not None and (call.settled or call.standing == "unknown"):
+        branch.unwinding = Interrupted(f"{call.name} was given up, and its outcome counts")
+    elif not branch.given_up:
+        give_up(wanted.execution, wanted.path, wanted.head)
+    elif call is not None and call.standing == "open":
+        evidence = "given up before it was sent"
+        wanted.drive.journal.append_soon(e.CallReconciled(call.path, "not_done", "engine", b"", evidence))
 
 
 def head_of(execution: Execution, tool: Tool[..., Any], args: dict[str, Any]) -> e.CallHead:
@@ -144,10 +200,42 @@ def serve(tool: Tool[..., Any], call: CallRecord) -> Any:
     raise _failure(tool, call)
 
 
+def _replayed(wanted: Wanted, call: CallRecord) -> Any:
+    """The same for a call that was recorded earlier, perhaps by other code: its result may fit no more."""
+    try:
+        return serve(wanted.tool, call)
+    except ShapeMismatch as error:
+        if call.standing != "done":
+            raise
+        tool = wanted.tool
+        what = f"recorded a result that {tool.name} ({tool.source}) no longer gives: {error.what}"
+        detail = f"at {call.path} {what}"
+        wanted.execution.diverge(wanted.branch, call.intent or call.seq, detail)
+
+
+_OWN: tuple[type[Exception], ...] = (
+    BlockingTool,
+    CallFailed,
+    EffectRefused,
+    NoRun,
+    NotStorable,
+    ProviderFailed,
+    ShapeMismatch,
+    StatementFailed,
+    StatementRefused,
+    StricterInside,
+    TransactionTooLong,
+)
+"""Failures that arrive as themselves without being declared: perdure's own."""
+
+
 def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
     stored = codec.decode(call.value)
-    error = codec.restore_error(stored, (*tool.options.raises, NotStorable, CallFailed))
-    if isinstance(error, (*tool.options.raises, NotStorable, CallFailed)):
+    if (given_up := told(stored)) is not None:
+        return given_up
+    themselves = (*tool.options.raises, *_OWN)
+    error = codec.restore_error(stored, themselves)
+    if isinstance(error, themselves):
         return error
     failed = CallFailed(
         f"{tool.name} failed: {stored['type']}: {stored['message']}",
@@ -160,9 +248,11 @@ def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
     return failed
 
 
-async def _guard(execution: Execution, branch: Branch, tool: Tool[..., Any], args: dict[str, Any]) -> None:
-    """What must hold before anything is intended."""
-    if tool.needs_approval(args):
+async def _guard(wanted: Wanted) -> None:
+    """What must hold before anything is asked of the outside."""
+    execution, branch, tool = wanted.execution, wanted.branch, wanted.tool
+    await wanted.drive.glance()
+    if tool.needs_approval(wanted.args):
         detail = f"{tool.name} needs an approval, and this release cannot ask for one; it was not called"
         execution.hold(
             branch, e.RunHeld("approval-needed", detail, (f"perdure cancel {execution.drive.run_id}",))
@@ -178,129 +268,165 @@ def call_key(drive: Drive, path: str, head: e.CallHead, round_: int) -> str:
     return codec.digest(drive.run_id.encode(), path.encode(), head.digest, str(round_).encode()).hex()
 
 
-async def _attempt(
-    execution: Execution,
-    branch: Branch,
-    path: str,
-    tool: Tool[..., Any],
-    args: dict[str, Any],
-    head: e.CallHead,
-) -> None:
+async def _attempt(wanted: Wanted) -> None:
     """Intend, act, settle: once. Afterwards the record says what came of it."""
-    drive = execution.drive
-    before = execution.record.calls.get(path)
-    attempt, round_ = (1, 0) if before is None else (before.attempt + 1, before.round)
-    timeout = tool.options.timeout
+    options, host = wanted.tool.options, wanted.drive.host
+    await _guard(wanted)
+    if options.limit is None and options.rate is None and wanted.execution.room is None:
+        await _admitted(wanted)
+        return
+    async with wanted.execution.room or nullcontext(), host.limits.admit(wanted.tool):
+        await _guard(wanted)  # time has passed
+        call = wanted.call
+        if call is None or not call.settled:
+            await _admitted(wanted)
+
+
+async def _admitted(wanted: Wanted) -> None:
+    drive, effect = wanted.drive, wanted.head.effect
+    timeout = wanted.tool.options.timeout
     seconds = timeout.total_seconds() if timeout is not None else 0.0
-    deadline = drive.host.clock.now() + int(seconds * SECOND) if seconds else 0
+    call = _identity(wanted, seconds)
+    if effect == "transactional":
+        await _transact(wanted, call)
+        return
+    if effect != "read":
+        if not await _intend(wanted, call):
+            return
+        reached("intent.durable")
+        await drive.lease_outlasts(seconds)
+    reached("call.act")
+    await _act(wanted, call)
+
+
+def _identity(wanted: Wanted, seconds: float) -> Call:
+    """What the tool and the other side know the attempt by."""
+    drive, tool, before = wanted.drive, wanted.tool, wanted.call
     if before is not None and before.standing != "retrying":
         key = before.key
     else:
-        key = call_key(drive, path, head, round_)
-    call = Call(
+        key = call_key(drive, wanted.path, wanted.head, 0 if before is None else before.round)
+    return Call(
         key=key,
         run_id=drive.run_id,
-        path=path,
-        attempt=attempt,
-        args=args,
+        path=wanted.path,
+        attempt=1 if before is None else before.attempt + 1,
+        args=wanted.args,
         model=tool.model_name,
         principal=drive.principal,
-        deadline=deadline or None,
+        deadline=drive.host.clock.now() + int(seconds * SECOND) if seconds else None,
         tx=None,
-        effect=head.effect,
+        effect=wanted.head.effect,
         tool=tool.name,
     )
-    if head.effect == "transactional":
-        await _transact(execution, branch, call, tool, head)
-        return
-    if head.effect != "read":
-        await _intend(execution, branch, call, tool, head, deadline)
-        reached("intent.durable")
-        await drive.lease_outlasts(seconds)
-    if tool.options.limit is None and tool.options.rate is None:
-        reached("call.act")
-        await _act(execution, branch, call, tool, head)
-        return
-    async with drive.host.limits.admit(tool):
-        reached("call.act")
-        await _act(execution, branch, call, tool, head)
 
 
-async def _intend(
-    execution: Execution, branch: Branch, call: Call, tool: Tool[..., Any], head: e.CallHead, deadline: int
-) -> None:
-    drive = execution.drive
+async def _intend(wanted: Wanted, call: Call) -> bool:
+    """Make the intent durable. False: a message that came first has settled the call."""
+    drive = wanted.drive
     while True:
-        body = e.CallIntended(call.path, head, call.key, call.attempt, deadline, drive.inbox_seen)
+        body = e.CallIntended(
+            call.path, wanted.head, call.key, call.attempt, call.deadline or 0, drive.inbox_seen
+        )
         reached("intent.write")
         try:
             await drive.journal.intend(body, drive.fences)
-            return
+            return True
         except InboxMoved:
             await drive.read_inbox()
-            await _guard(execution, branch, tool, dict(call.args))
-        except DiskFull as full:
-            execution.broken = full
-            branch.unwind("the disk is full")
+            await _guard(wanted)
+            now = wanted.call
+            if now is not None and now.settled:
+                return False
 
 
-async def _act(
-    execution: Execution, branch: Branch, call: Call, tool: Tool[..., Any], head: e.CallHead
-) -> None:
-    journal = execution.drive.journal
-    acting = head.effect != "read"
-    definite: tuple[type[BaseException], ...] = (NotStorable, *tool.options.raises)
-    own = head if not acting else None
+async def _act(wanted: Wanted, call: Call) -> None:
+    drive, branch = wanted.drive, wanted.branch
+    acting = wanted.head.effect != "read"
     try:
-        result = await _body(execution.drive, call, tool)
-        reached("call.acted")
-        value = codec.encode(result, where="$.result")
-        settled = e.CallSettled(call.path, "done", value, own, True, call.attempt, usage=_usage(tool, result))
-    except definite as error:
-        settled = _failed(call, own, error, final=True)
-    except NotDone as error:
-        settled = _failed(call, own, error, final=not _may_retry(tool, call), outcome="not_done")
-    except Signal:
-        raise
+        end = await run_body(drive, call, wanted.tool)
     except asyncio.CancelledError:
         if acting:
-            journal.append_soon(e.CallUnknown(call.path, "cancelled", execution.drive.host.clock.now()))
+            drive.journal.append_soon(e.CallUnknown(call.path, "cancelled", drive.host.store.now()))
             branch.unwinding = branch.unwinding or Interrupted(
                 f"{call.tool} was cancelled; its outcome is not known"
             )
         raise
-    except Exception as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
-        if acting:
-            await _went_unknown(execution, call, error)
-            return
-        settled = _failed(call, own, error, final=not _may_retry(tool, call))
-    await journal.append(settled)
-    reached("receipt.queued")
-    if not settled.final:
-        await execution.drive.host.clock.sleep(_backoff(tool, call.attempt))
+    reached("call.acted")
+    if end.cancelled is not None:
+        if acting:  # a thread that could not be cancelled: what it came to counts
+            drive.journal.append_soon(*_facts(wanted, call, end))
+            branch.unwinding = branch.unwinding or Interrupted(f"{call.tool} has ended after all")
+        raise end.cancelled
+    facts = _facts(wanted, call, end)
+    await drive.journal.append(*facts)
+    reached("call.unknown" if facts and isinstance(facts[0], e.CallUnknown) else "receipt.queued")
 
 
-async def _went_unknown(execution: Execution, call: Call, error: Exception) -> None:
-    cause: Any = "error"
-    if isinstance(error, TimeoutError):
-        cause = "timeout"
-    elif isinstance(error, (ConnectionError, OSError)):
-        cause = "connection"
-    late = getattr(error, "late", None)
-    now = execution.drive.host.clock.now()
+def _facts(wanted: Wanted, call: Call, end: BodyEnd) -> tuple[e.AnyBody, ...]:
+    """What the journal says of an attempt that has ended."""
+    body = _outcome(wanted, call, end)
+    before = wanted.call
+    if before is not None and (before.settled or before.attempt != call.attempt):
+        # A message said what became of it while it was still going on.
+        wanted.result = _NOTHING
+        if isinstance(body, e.CallUnknown):
+            return ()
+        return late_events(wanted.drive.record, wanted.drive.run_id, body, call.key)
+    return (body,)
+
+
+def _outcome(wanted: Wanted, call: Call, end: BodyEnd) -> e.CallSettled | e.CallUnknown:
+    tool, acting = wanted.tool, wanted.head.effect != "read"
+    own = None if acting else wanted.head
+    error = end.error
+    if error is None:
+        try:
+            value, wanted.result = _checked_result(wanted.drive, tool, end.result)
+            return e.CallSettled(
+                call.path, "done", value, own, True, call.attempt, usage=_usage(tool, end.result)
+            )
+        except _UNFIT as unfit:
+            return _failed(call, own, unfit, final=True)
+    if isinstance(error, NotDone) or not end.called:
+        return _failed(call, own, error, final=not _may_retry(tool, call), outcome="not_done")
+    if isinstance(error, tool.options.raises):
+        return _failed(call, own, error, final=True)
+    if not acting:
+        return _failed(call, own, error, final=not _may_retry(tool, call))
     detail = f"{type(error).__name__}: {error}"[:500]
-    bodies: list[e.AnyBody] = [e.CallUnknown(call.path, cause, now, detail)]
-    if late is not None:
-        bodies.append(e.CallLate(call.path, call.attempt, "done", late, used=True))
-    await execution.drive.journal.append(*bodies)
-    reached("call.unknown")
+    return e.CallUnknown(call.path, _cause(error), wanted.drive.host.store.now(), detail)
+
+
+def _checked_result(drive: Drive, tool: Tool[..., Any], result: Any) -> tuple[bytes, Any]:
+    """A result's value bytes, and what the step gets: what the journal will give back.
+
+    Raises NotStorable, ShapeMismatch.
+    """
+    value = codec.encode(result, where="$.result")
+    most = drive.host.store.value_bytes
+    if len(value) > most:
+        raise NotStorable(
+            f"the result of {tool.name} has {len(value)} bytes; the store takes {most}",
+            remedy="keep the large thing elsewhere (a file, an object store) and return its address",
+            path="$.result",
+            type_name=type(result).__name__,
+        )
+    return value, tool.result_shape.restore(codec.decode(value), where=f"$.{tool.name}")
+
+
+def _cause(error: BaseException) -> Any:
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    return "connection" if isinstance(error, OSError) else "error"
 
 
 def _failed(
     call: Call, head: e.CallHead | None, error: BaseException, *, final: bool, outcome: e.Outcome = "failed"
 ) -> e.CallSettled:
     value = codec.encode(codec.encode_error(error))
-    return e.CallSettled(call.path, outcome, value, head, final, call.attempt)
+    key = call.key if head is not None and head.effect != "read" else ""
+    return e.CallSettled(call.path, outcome, value, head, final, call.attempt, key)
 
 
 def _may_retry(tool: Tool[..., Any], call: Call) -> bool:
@@ -314,106 +440,53 @@ def _backoff(tool: Tool[..., Any], attempt: int) -> float:
 
 
 def _usage(tool: Tool[..., Any], result: Any) -> tuple[int, int] | None:
-    if tool.kind != "model":
+    """What a reply used. A reader that fails loses the count, never the reply."""
+    try:
+        usage = tool.usage_of(result)
+    except Exception:  # the user's own reader may do anything
+        log.exception("the usage of a reply of %s could not be read", tool.name)
         return None
-    usage = (tool.options.usage or read_usage)(result)
     return None if usage is None else (usage.input_tokens, usage.output_tokens)
 
 
-class LateResult(TimeoutError):
-    """A call passed its timeout and then ended all the same; `late` holds its result's value bytes."""
-
-    def __init__(self, message: str, late: bytes | None) -> None:
-        super().__init__(message)
-        self.late = late
-
-
-async def _body(drive: Drive, call: Call, tool: Tool[..., Any]) -> Any:
-    """Run the user's function as the call `call`, within its timeout."""
-    injected = await tool.inject(call, drive.host.providers) if tool.parameters.injected else {}
-    thunk = tool.thunk(call.args, injected)
-    timeout = tool.options.timeout
-    token = call_scope.set(call)
-    chunks = publisher.set(drive.publish)
-    try:
-        if (
-            tool.is_async and timeout is None
-        ):  # awaited in this very task: most calls, and a task costs tens of us
-            return await thunk()
-        if tool.is_async:
-            work: asyncio.Future[Any] = asyncio.ensure_future(thunk())
-        else:
-            work = asyncio.get_running_loop().run_in_executor(drive.host.threads, copy_context().run, thunk)
-        return await _within(work, timeout.total_seconds() if timeout is not None else None, tool)
-    finally:
-        call_scope.reset(token)
-        publisher.reset(chunks)
-        if tool.opens_per_call:
-            await drive.host.providers.call_ended(call)
-
-
-async def _within(work: asyncio.Future[Any], seconds: float | None, tool: Tool[..., Any]) -> Any:
-    """Await work for so long.
-
-    Work that is over time is ended first (a thread: waited for), then counts as timed out.
-    """
-    try:
-        done, _ = await asyncio.wait([work], timeout=seconds)
-    except asyncio.CancelledError:
-        if tool.is_async:
-            work.cancel()
-            await asyncio.wait([work])
-        raise
-    if done:
-        return work.result()
-    if tool.is_async:
-        work.cancel()
-    await asyncio.wait([work])
-    message = f"{tool.name} took longer than its timeout of {seconds:g} s"
-    if work.cancelled() or work.exception() is not None:
-        raise LateResult(message, None)
-    raise LateResult(message, codec.encode(work.result(), where="$.result"))
-
-
-async def _transact(
-    execution: Execution, branch: Branch, call: Call, tool: Tool[..., Any], head: e.CallHead
-) -> None:
+async def _transact(wanted: Wanted, call: Call) -> None:
     """Run the body inside the store's transaction, with its receipt: it happened, or it did not."""
+    tool, drive, head = wanted.tool, wanted.drive, wanted.head
     if tool.is_async:
         raise EffectRefused(
             f"{tool.name} is transactional and async; on SQLite it runs on the writer thread",
             remedy="declare it as a plain def that uses current_call().tx",
             where=tool.source,
         )
-    drive = execution.drive
-    injected = await tool.inject(call, drive.host.providers)
 
     def act(tx: Tx) -> Sequence[e.AnyBody]:
-        inside = replace(call, tx=tx)
         context = copy_context()
-        context.run(call_scope.set, inside)
+        context.run(call_scope.set, replace(call, tx=tx))
         result = context.run(tool.thunk(call.args, injected))
         reached("transact.inside")
-        value = codec.encode(result, where="$.result")
+        value, wanted.result = _checked_result(drive, tool, result)
         return (e.CallSettled(call.path, "done", value, head, True, call.attempt, call.key),)
 
     timeout = tool.options.timeout
     reached("transact.enter")
     try:
+        injected = await tool.inject(call, drive.host.providers)
         await drive.lease_outlasts(0.0)
-        await drive.journal.transact(
-            act, seconds=timeout.total_seconds() if timeout else 1.0, fences=drive.fences
-        )
+        seconds = timeout.total_seconds() if timeout else 1.0
+        await drive.journal.transact(act, seconds=seconds, fences=drive.fences)
         reached("transact.committed")
     except InboxMoved:
         await drive.read_inbox()
-    except PerdureError as error:
-        if not isinstance(error, NotStorable):
-            raise
-        await drive.journal.append(_failed(call, head, error, final=True))
+    except StoreError:
+        raise
     except Exception as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
-        final = isinstance(error, tuple(tool.options.raises)) or not _may_retry(tool, call)
-        await drive.journal.append(_failed(call, head, error, final=final))
+        wanted.result = _NOTHING
+        final = isinstance(error, (*_UNFIT, *tool.options.raises)) or not _may_retry(tool, call)
+        outcome: e.Outcome = "not_done" if isinstance(error, NotDone | ProviderFailed) else "failed"
+        await drive.journal.append(_failed(call, head, error, final=final, outcome=outcome))
+    finally:
+        if tool.opens_per_call:
+            await drive.host.providers.call_ended(call)
 
 
 def _difference(execution: Execution, call: CallRecord, head: e.CallHead, tool: Tool[..., Any]) -> str:

@@ -96,6 +96,8 @@ class Execution:
         self.replay = Replay(self.record)
         restart = f"r{self.record.restart}" if self.record.restart else ""
         self.prefix = f"{self.record.step + 1}{restart}:"
+        most = self.drive.agent.max_concurrency
+        self.room = None if most is None else asyncio.Semaphore(most)
 
     @property
     def record(self) -> RunRecord:

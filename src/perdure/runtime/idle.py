@@ -9,7 +9,7 @@ from __future__ import annotations
 from perdure import codec
 from perdure.clock import Clock
 from perdure.journal import Journal, SnapshotPolicy, restore
-from perdure.runtime.drive import message_events
+from perdure.runtime.messages import message_events
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store.protocol import NEVER, Claim, RowChange, Store
@@ -25,7 +25,8 @@ async def end_cancelled(store: Store, worker: str, clock: Clock, run_id: str) ->
         past = await restore(store, loaded)
         journal = Journal(store, past, policy=SnapshotPolicy(None, None), durability="effects", clock=clock)
         for message in loaded.inbox:
-            await journal.append(*message_events(journal.record, message), taken=(message.position,))
+            bodies = message_events(journal.record, message, run_id)
+            await journal.append(*bodies, taken=(message.position,))
         if journal.record.cancel is not None and not _open(journal.record):
             value = codec.encode({"by": journal.record.cancel})
             change = RowChange(status="cancelled", due_at=NEVER, terminal=True)

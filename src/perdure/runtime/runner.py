@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import traceback
+from contextlib import suppress
 from typing import Any
 
 from perdure import codec
@@ -23,7 +25,7 @@ from perdure.errors import (
     StaleEpoch,
     StoreError,
 )
-from perdure.journal import Journal, SnapshotPolicy, restore
+from perdure.journal import Journal, SnapshotPolicy, outlast, restore
 from perdure.recovery.verdicts import DropTail, after_mismatch
 from perdure.runtime import reconcile
 from perdure.runtime.boundary import reached
@@ -38,6 +40,8 @@ from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, Message, RowC
 
 log = logging.getLogger("perdure.run")
 
+_HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
 POISON_CLAIMS = 5
 """A run that was claimed so often without progress, and never given back, is held."""
 
@@ -46,56 +50,74 @@ YIELD_SECONDS = 0.005
 
 
 async def drive(
-    host: Host, agent: Agent[Any, Any, Any], claimed: Claimed, since: float, *, check: bool
+    host: Host,
+    agent: Agent[Any, Any, Any],
+    claimed: Claimed,
+    since: float,
+    *,
+    check: bool,
+    draining: asyncio.Event | None = None,
 ) -> None:
     """Carry on one claimed run until it waits, is held or has ended. `since`: monotonic, before the claim.
 
-    Raises StoreError if the store fails; returns quietly if the lease is lost, since the new owner goes on.
+    `draining`: once it is set, the run is left at the end of its step; a cancellation leaves it at once. Both
+    keep what is recorded and give the lease back. Raises StoreError if the store fails; returns quietly if
+    the lease is lost, since the new owner goes on.
     """
     run_id = claimed.row.run_id
-    task = asyncio.current_task()
-    assert task is not None
-    lost: list[bool] = []
-
-    def lose() -> None:
-        lost.append(True)
-        task.cancel()
-
-    host.leases.hold(run_id, since, lose)
-    runner = Runner(host, agent, claimed, check=check)
+    runner = Runner(host, agent, claimed, check=check, draining=draining)
+    # A task of its own: the caller's cancellation and a lost lease are told apart.
+    work = asyncio.create_task(runner.run(), name=f"run {run_id}")
+    runner.work = work
+    host.leases.hold(run_id, since, runner.lose)
+    cancelled: asyncio.CancelledError | None = None
     try:
-        await runner.run()
-    except asyncio.CancelledError:
-        if not lost:
-            await runner.leave()
-            raise
-        task.uncancel()
-        log.warning("run %s: the lease is lost; the new owner carries it on", run_id)
-        await runner.hand_over()
-    except (LeaseLost, StaleEpoch) as error:
-        log.warning("run %s: %s", run_id, error)
-        await runner.hand_over()
-    except Exception:
-        await runner.let_go()
-        raise
+        while not work.done():
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError as error:
+                cancelled = error
+                runner.stop()
+        ending = asyncio.create_task(runner.end(_failure_of(work)), name=f"end of run {run_id}")
+        cancelled = await outlast(ending) or cancelled
+        ending.result()
     finally:
         host.leases.drop(run_id)
         runner.abandon()
+    if cancelled is not None:
+        raise cancelled
+
+
+def _failure_of(work: asyncio.Task[None]) -> BaseException | None:
+    return asyncio.CancelledError() if work.cancelled() else work.exception()
 
 
 class Runner:
     """Drives one claimed run."""
 
-    def __init__(self, host: Host, agent: Agent[Any, Any, Any], claimed: Claimed, *, check: bool) -> None:
+    def __init__(
+        self,
+        host: Host,
+        agent: Agent[Any, Any, Any],
+        claimed: Claimed,
+        *,
+        check: bool,
+        draining: asyncio.Event | None,
+    ) -> None:
         self.host = host
         self.agent = agent
         self.claimed = claimed
         self.check = check
+        self.draining = draining
+        self.work: asyncio.Task[None] | None = None
+        self.lost = False
+        self.stopped = False
         self.ride: Drive | None = None
         self._breath = host.clock.monotonic()
         self._failures = 0
         self.over = False
         self._inbox: tuple[Inbound, ...] = ()
+        self._inbox_end = 0
 
     async def run(self) -> None:
         """Load, resume, and execute steps until the run cannot go on now."""
@@ -108,18 +130,48 @@ class Runner:
             await self._settle(ride)
             if not self.over:
                 await self._step(ride, step)
+            if self.draining is not None and self.draining.is_set():
+                await self.leave()
+
+    def lose(self) -> None:
+        """The lease is gone: nothing more may be done for the run."""
+        self.lost = True
+        self.stop()
+
+    def stop(self) -> None:
+        """This process is to do nothing more for the run."""
+        self.stopped = True
+        if self.ride is not None:
+            self.ride.stopping = True
+        if self.work is not None:
+            self.work.cancel()
+
+    async def end(self, failure: BaseException | None) -> None:
+        """Whatever ended the work: nothing recorded is lost, and a lease that is still ours is given back."""
+        run_id = self.claimed.row.run_id
+        if self.lost or isinstance(failure, LeaseLost | StaleEpoch):
+            log.warning("run %s: the lease is lost; the new owner carries it on", run_id)
+            await self.hand_over()
+        elif self.stopped and isinstance(failure, asyncio.CancelledError):
+            await self.leave()
+        elif failure is not None:
+            await self.let_go()
+            raise failure
 
     async def leave(self) -> None:
         """This process stops: keep what is recorded and give the lease back."""
-        if self.ride is not None and self.ride.journal.failure is None:
-            await asyncio.shield(self.ride.journal.close(RowChange(due_at=0)))
-        else:
-            await asyncio.shield(self.host.store.release(self.claimed.row.run_id, self.claimed.row.epoch))
+        self.over = True
+        if self.ride is None:
+            await self.host.store.release(self.claimed.row.run_id, self.claimed.row.epoch)
+        elif not self.ride.journal.closed:
+            await self.ride.journal.close(RowChange(due_at=0))
 
     async def hand_over(self) -> None:
         """The lease is gone: what acts came to after that reaches the new owner as late results."""
         if self.ride is None:
             return
+        with suppress(StoreError):  # what is not handed to the store yet is refused now
+            await self.ride.journal.barrier()
         for receipt, key in self.ride.journal.refused:
             data = {
                 "path": receipt.path,
@@ -149,9 +201,9 @@ class Runner:
     # -- resume
 
     async def _load(self) -> Drive:
-        loaded = await self.host.store.load(self.claimed.row.run_id)
-        self._inbox = loaded.inbox
         try:
+            loaded = await self.host.store.load(self.claimed.row.run_id)
+            self._inbox, self._inbox_end = loaded.inbox, loaded.row.inbox
             past = await restore(self.host.store, loaded)
         except Damaged as damage:
             await self._quarantine(damage)
@@ -170,10 +222,9 @@ class Runner:
             run_id=past.row.run_id,
             journal=journal,
             live=LiveState(self.agent.state_shape, record.state),
-            goal=self.agent.goal_shape.restore(codec.decode(record.goal), where="$.goal"),
             principal=_principal(record),
-            inbox_seen=past.row.inbox,
-            died_at=_died_at(self.claimed, self.host.clock.now()),
+            inbox_seen=0,
+            died_at=_died_at(self.claimed, self.host.store.now()),
             check=self.check,
         )
 
@@ -182,12 +233,20 @@ class Runner:
         change = RowChange(
             status="held", due_at=NEVER, info=codec.encode({"reason": "damaged", "detail": damage.what})
         )
-        await self.host.store.append(Batch(row.run_id, row.epoch, row.seq, row=change, release=True))
+        # A message that waits makes a run claimable: taken, it is the cause of one look, not of endless ones.
+        waiting = await self.host.store.inbox(row.run_id)
+        for message in waiting:
+            log.warning("run %s is damaged: a message (%s) has nobody to reach", row.run_id, message.kind)
+        taken = tuple(message.position for message in waiting)
+        await self.host.store.append(
+            Batch(row.run_id, row.epoch, row.seq, row=change, taken=taken, release=True)
+        )
 
     async def _resume(self, ride: Drive) -> None:
         """Take messages and mark the calls that the last owner left without a receipt."""
         first = ride.record.seq == 1
         await ride.apply_inbox(self._inbox)
+        ride.inbox_seen = max(ride.inbox_seen, self._inbox_end)
         open_calls = tuple(call.path for call in ride.record.calls.values() if call.standing == "open")
         if not first:
             await ride.journal.append(
@@ -221,6 +280,7 @@ class Runner:
 
     async def _settle(self, ride: Drive) -> None:
         """Bring unknown calls to a verdict; end the drive if the run is held or cancelled."""
+        await ride.glance()
         record = ride.record
         if not record.calls and record.held is None and record.cancel is None:
             return
@@ -242,15 +302,12 @@ class Runner:
             if isinstance(signal, LeaseLost):
                 raise
             await self._unwound(ride, execution)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            if execution.mismatch is not None or execution.holds or execution.wake_at:
-                await self._unwound(ride, execution)
-            elif ride.journal.failure is not None:
+        except (Exception, asyncio.CancelledError) as error:
+            if ride.stopping:
+                raise
+            if ride.journal.failure is not None:
                 raise ride.journal.failure from error
-            else:
-                await self._failed(ride, error)
+            await self._failed(ride, error)
         else:
             await self._commit(ride, execution, step)
 
@@ -349,7 +406,7 @@ class Runner:
             remedies.append(f"perdure retry {ride.run_id} --restart")
         await self._hold(ride, e.RunHeld("diverged", execution.mismatch_detail, tuple(remedies)))
 
-    async def _failed(self, ride: Drive, error: Exception) -> None:
+    async def _failed(self, ride: Drive, error: BaseException) -> None:
         """An exception left the step: its patch is discarded.
 
         And after the agent's retries the run is held.
@@ -368,7 +425,7 @@ class Runner:
             (
                 f"{frame.filename}:{frame.lineno}"
                 for frame in reversed(where)
-                if "perdure" not in frame.filename
+                if not frame.filename.startswith(_HERE)
             ),
             "",
         )

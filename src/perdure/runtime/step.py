@@ -6,11 +6,12 @@ And how one step is executed.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextvars import Context, copy_context
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -21,6 +22,7 @@ from perdure.agent import (
     Run,
     Tool,
     ToolCall,
+    call_scope,
     current_steps,
     providers_scope,
     read_tool_calls,
@@ -31,14 +33,15 @@ from perdure.clock import SECOND
 from perdure.errors import BadArguments, CallOutsideStep, PerdureError, Signal, UnknownTool
 from perdure.runtime import calls
 from perdure.runtime.boundary import reached
+from perdure.runtime.branches import Work, branch_out
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Ending, Execution, Interrupted, branch_scope, here
 from perdure.state import events as e
 
 log = logging.getLogger("perdure.run")
 
-SLEEP_MAX = timedelta(days=3_650_000)
-"""The longest sleep that a calendar can hold (the year 9999 and a little)."""
+LAST_MOMENT = 253_402_300_799 * SECOND
+"""The end of the calendar: 9999-12-31, 23:59:59 UTC, in microseconds."""
 
 
 class StepScope:
@@ -73,16 +76,19 @@ class LiveRun(Run[Any, Any, Any]):
     @property
     def state(self) -> Any:
         """The live state; what has changed when the step returns is committed."""
+        if self._execution.over:
+            self._usable()
         return self._execution.live.live
 
     @state.setter
     def state(self, value: Any) -> None:
+        self._usable()
         self._execution.live.live = value
 
-    @property
+    @cached_property
     def goal(self) -> Any:
-        """What the run was started for."""
-        return self._drive.goal
+        """What the run was started for: each step has a copy of its own, as it would after a restart."""
+        return self._drive.agent.goal_shape.restore(codec.decode(self._drive.record.goal), where="$.goal")
 
     @property
     def principal(self) -> Principal | None:
@@ -94,7 +100,9 @@ class LiveRun(Run[Any, Any, Any]):
     def finish(self, result: Any = None) -> None:
         """End the run as succeeded, when the step has returned."""
         self._usable()
-        self._execution.ending = Ending("succeeded", codec.encode(result, where="$.result"))
+        value = codec.encode(result, where="$.result")
+        self._drive.agent.result_shape.restore(codec.decode(value), where="$.result")
+        self._execution.ending = Ending("succeeded", value)
 
     def fail(self, error: object) -> None:
         """End the run as failed, when the step has returned. `error` is an exception or a message."""
@@ -114,13 +122,13 @@ class LiveRun(Run[Any, Any, Any]):
 
         The first exception is raised when all have ended.
         """
-        outcomes = await self._branches([_awaiting(item) for item in awaitables], limit=None)
-        return tuple(_values(outcomes))
+        with _closed_at_the_end(awaitables):
+            return tuple(await self._branches([_awaiting(item) for item in awaitables]))
 
     async def map(self, fn: Any, items: Iterable[Any], *, limit: int = 10) -> list[Any]:
         """Call `fn` for each item, at most `limit` at once; results in the items' order."""
 
-        def one(item: Any) -> Callable[[], Coroutine[Any, Any, Any]]:
+        def one(item: Any) -> Work:
             async def work() -> Any:
                 if isinstance(fn, Tool):
                     return await self._perform(fn, fn.bind((item,), {}))
@@ -128,7 +136,7 @@ class LiveRun(Run[Any, Any, Any]):
 
             return work
 
-        return _values(await self._branches([one(item) for item in items], limit=limit))
+        return await self._branches([one(item) for item in items], limit)
 
     async def tools(self, tool_calls: Sequence[Any]) -> list[dict[str, Any]]:
         """Run a model's tool calls by name; one message for each, errors included.
@@ -136,10 +144,9 @@ class LiveRun(Run[Any, Any, Any]):
         Siblings go on when one fails.
         """
         wanted = read_tool_calls(tool_calls)
-        outcomes = await self._branches([self._answer(call) for call in wanted], limit=None)
-        return _values(outcomes)
+        return await self._branches([self._answer(call) for call in wanted])
 
-    def _answer(self, wanted: ToolCall) -> Callable[[], Coroutine[Any, Any, dict[str, Any]]]:
+    def _answer(self, wanted: ToolCall) -> Work:
         async def work() -> dict[str, Any]:
             try:
                 result = await self._by_name(wanted)
@@ -166,53 +173,14 @@ class LiveRun(Run[Any, Any, Any]):
         self._usable()
         return await calls.perform(self._execution, here(self._execution), tool, args)
 
-    async def _branches(
-        self, works: Sequence[Callable[[], Coroutine[Any, Any, Any]]], limit: int | None
-    ) -> list[_Outcome]:
-        """Run each work on its own branch; every one ends or blocks before this returns or unwinds."""
+    async def _branches(self, works: Sequence[Work], limit: int | None = None) -> list[Any]:
+        """The works' values, once all have ended; the first error is raised then."""
         self._usable()
-        execution, parent = self._execution, here(self._execution)
-        place = parent.next_path()
-        gate = asyncio.Semaphore(limit) if limit is not None else None
-        if not works:
-            return []
-        execution.replay.branches(len(works) - 1)
-        tasks = [
-            asyncio.create_task(self._branch(work, f"{place}.{number}.", gate), context=_child())
-            for number, work in enumerate(works)
-        ]
-        try:
-            await asyncio.wait(tasks)
-        except asyncio.CancelledError:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            raise
-        finally:
-            execution.replay.branches(1)
-        outcomes = [task.result() for task in tasks]
-        for outcome in outcomes:
-            if isinstance(outcome.error, Signal):
-                parent.unwind(str(outcome.error))
-        return outcomes
-
-    async def _branch(
-        self, work: Callable[[], Coroutine[Any, Any, Any]], prefix: str, gate: asyncio.Semaphore | None
-    ) -> _Outcome:
-        branch = Branch(prefix, asyncio.current_task())
-        branch_scope.set(branch)
-        if gate is not None:
-            await gate.acquire()
-        try:
-            value = await work()
-            error: BaseException | None = branch.unwinding
-            return _Outcome(value, error)
-        except (Signal, Exception) as raised:  # noqa: BLE001  (raised in the parent once all have ended)
-            return _Outcome(None, branch.unwinding or raised)
-        finally:
-            if gate is not None:
-                gate.release()
-            self._execution.replay.branches(-1)
+        ended = await branch_out(self._execution, works, limit)
+        for one in ended:
+            if one.error is not None:
+                raise one.error
+        return [one.value for one in ended]
 
     # -- time and chance
 
@@ -222,11 +190,14 @@ class LiveRun(Run[Any, Any, Any]):
         And a restart does not begin it anew.
         """
         self._usable()
-        seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
         execution, branch = self._execution, here(self._execution)
-        path, clock = branch.next_path(), self._drive.host.clock
-        if not 0 <= seconds <= SLEEP_MAX.total_seconds():
-            raise BadArguments(f"a run cannot sleep for {duration}; at most {SLEEP_MAX.days} days")
+        path, now = branch.next_path(), self._drive.host.store.now
+        most = (LAST_MOMENT - now()) / SECOND
+        seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+        if not 0 <= seconds <= most:
+            raise BadArguments(
+                f"a run cannot sleep for {duration!r}; from 0 seconds to the end of the year 9999 it can"
+            )
         wait = execution.record.waits.get(path)
         if wait is None:
             if (other := execution.record.calls.get(path)) is not None:
@@ -234,7 +205,7 @@ class LiveRun(Run[Any, Any, Any]):
                     branch, other.intent or other.seq, f"at {path} recorded {other.name}; the code sleeps"
                 )
             await execution.go_live(branch, path, "a sleep")
-            deadline = clock.now() + round(seconds * SECOND)
+            deadline = now() + round(seconds * SECOND)
             await self._drive.journal.append(e.WaitOpened(path, "sleep", deadline))
             reached("wait.opened")
         else:
@@ -246,7 +217,7 @@ class LiveRun(Run[Any, Any, Any]):
             await execution.go_live(branch, path, "a sleep")
         if self._drive.record.cancel is not None:
             branch.unwind("cancelled")
-        if clock.now() < deadline:
+        if now() < deadline:
             execution.wake_at.append(deadline)
             branch.unwind("sleeping")
         await self._drive.journal.append(e.WaitClosed(path, "due"))
@@ -273,17 +244,22 @@ class LiveRun(Run[Any, Any, Any]):
         self._usable()
         execution, branch = self._execution, here(self._execution)
         path = branch.next_path()
+        wait = execution.record.waits.get(path)
+        if wait is not None:
+            execution.diverge(branch, wait.seq, f"at {path} recorded a sleep; the code asks for {name}")
         recorded = execution.record.calls.get(path)
         if recorded is not None:
             execution.replay.asked(path)
             if recorded.name != name:
-                execution.diverge(
-                    branch, recorded.seq, f"at {path} recorded {recorded.name}; the code asks for {name}"
-                )
+                seq = recorded.intent or recorded.seq
+                detail = f"at {path} recorded {recorded.name}; the code asks for {name}"
+                execution.diverge(branch, seq, detail)
             execution.replay.passed(path)
             return codec.decode(recorded.value)
         if execution.checking:
             execution.diverge(branch, 0, f"at {path} it asked for {name}, which the first execution did not")
+        if self._drive.stopping:
+            raise asyncio.CancelledError
         value = draw()
         head = e.CallHead(name, "read", (), codec.digest(name.encode()))
         self._drive.journal.append_soon(e.CallSettled(path, "done", codec.encode(value), head))
@@ -292,30 +268,27 @@ class LiveRun(Run[Any, Any, Any]):
     def _usable(self) -> None:
         if self._execution.over:
             raise CallOutsideStep(f"run {self.id}: its step has ended")
+        call = call_scope.get()
+        if call is not None:
+            raise CallOutsideStep(f"run {self.id}: its handle was used in the body of {call.tool}")
 
 
-@dataclass
-class _Outcome:
-    value: Any
-    error: BaseException | None
-
-
-def _values(outcomes: list[_Outcome]) -> list[Any]:
-    for outcome in outcomes:
-        if outcome.error is not None:
-            raise outcome.error
-    return [outcome.value for outcome in outcomes]
-
-
-def _awaiting(item: Awaitable[Any]) -> Callable[[], Coroutine[Any, Any, Any]]:
+def _awaiting(item: Awaitable[Any]) -> Work:
     async def work() -> Any:
         return await item
 
     return work
 
 
-def _child() -> Context:
-    return copy_context()
+@contextmanager
+def _closed_at_the_end(awaitables: Iterable[Awaitable[Any]]) -> Iterator[None]:
+    """Coroutines that were never begun are closed, so that Python does not complain of them."""
+    try:
+        yield
+    finally:
+        for item in awaitables:
+            if inspect.iscoroutine(item):
+                item.close()
 
 
 def _declared(fn: Any) -> Tool[..., Any]:
@@ -363,11 +336,12 @@ async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) ->
     """
     drive: Drive = execution.drive
     branch = Branch(execution.prefix, asyncio.current_task())
-    tokens = (
-        branch_scope.set(branch),
-        step_scope.set(StepScope(execution)),
-        providers_scope.set(drive.host.providers),
-    )
+    tokens: list[tuple[ContextVar[Any], Any]] = [
+        (branch_scope, branch_scope.set(branch)),
+        (step_scope, step_scope.set(StepScope(execution))),
+        (providers_scope, providers_scope.set(drive.host.providers)),
+        (call_scope, call_scope.set(None)),  # a run that a tool's body starts is a run of its own
+    ]
     current_steps.enter()
     try:
         await fn(LiveRun(execution))
@@ -375,12 +349,15 @@ async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) ->
             raise branch.unwinding
         if branch.unwinding is not None:
             raise SwallowedSignal(str(branch.unwinding))
+    except Exception as error:
+        if branch.unwinding is not None:  # answered by an error of the step's own: it unwinds all the same
+            raise branch.unwinding from error
+        raise
     finally:
         execution.over = True
         current_steps.leave()
-        branch_scope.reset(tokens[0])
-        step_scope.reset(tokens[1])
-        providers_scope.reset(tokens[2])
+        for variable, token in tokens:
+            variable.reset(token)
 
 
 class SwallowedSignal(Signal):

@@ -1,7 +1,8 @@
 """Time that a test pushes.
 
 A `MovableClock` stands still until it is moved; whoever sleeps by it wakes when it has been moved far enough.
-Chance is drawn from a seed, so that a test is the same each time. It knows nothing but `perdure.clock`.
+A hurried one moves itself as soon as somebody sleeps, so that no wait takes real time. Chance is drawn from a
+seed, so that a test is the same each time. It knows nothing but `perdure.clock`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from perdure.clock import SECOND, Clock
 START = 1_750_000_000 * SECOND
 """Where a movable clock begins, in microseconds since 1970."""
 
+HURRY_SECONDS = 0.001
+"""How long, in real time, a hurried clock lets others work before it moves to the next moment."""
+
 
 class MovableClock(Clock):
-    """A clock that moves by `advance` and `set_back` alone."""
+    """A clock that moves by `advance` and `set_back` alone; a `hurried` one also by itself."""
 
-    def __init__(self, start: int = START, *, seed: int = 0) -> None:
+    def __init__(self, start: int = START, *, seed: int = 0, hurried: bool = False) -> None:
+        self.hurried = hurried
         self._now = start
         self._elapsed = 0.0
         self._chance = random.Random(seed)
@@ -58,9 +63,18 @@ class MovableClock(Clock):
         if seconds <= 0:
             await asyncio.sleep(0)
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         self._sleepers.append((self._elapsed + seconds, future))
+        if self.hurried:
+            loop.call_later(HURRY_SECONDS, self._hurry)
         try:
             await future
         finally:
             future.cancel()
+
+    def _hurry(self) -> None:
+        """Move to the moment for which the next sleeper waits."""
+        waiting = [until for until, future in self._sleepers if not future.done()]
+        if waiting:
+            self.advance(max(min(waiting) - self._elapsed, 0.0))

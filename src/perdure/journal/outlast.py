@@ -1,0 +1,24 @@
+"""Waiting for what cannot be taken back.
+
+A write that was handed to the store, a thread that runs: their end must be known before anything else is
+done, so a cancellation that comes meanwhile is kept and handed back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+async def outlast(*futures: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait until all are done, whatever happens; a cancellation meanwhile is returned, to be raised then.
+
+    What the futures raised is left to whoever asks them.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while waiting := [future for future in futures if not future.done()]:
+        try:
+            await asyncio.wait(waiting)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled

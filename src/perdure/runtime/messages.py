@@ -1,0 +1,113 @@
+"""What a message from the inbox means for a run, as events.
+
+Pure. A message that no longer fits anything means nothing, and is taken all the same: each is applied once
+(law 10).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from perdure import codec
+from perdure.state import events as e
+from perdure.state.record import RunRecord
+from perdure.store.protocol import Inbound
+
+log = logging.getLogger("perdure.run")
+
+
+def message_events(record: RunRecord, message: Inbound, run_id: str) -> tuple[e.AnyBody, ...]:
+    """The events that a message makes of a run."""
+    data: dict[str, Any] = codec.decode(message.data)
+    by = str(data.get("by", ""))
+    match message.kind:
+        case "cancel":
+            return (e.CancelRequested(by, str(data.get("note", ""))),)
+        case "resolve":
+            return _resolved(record, data, by)
+        case "release" | "retry":
+            return _released(record, message.kind, data, by)
+        case "late":
+            return late_events(record, run_id, late_receipt(message), str(data["key"]))
+        case _:
+            log.error("run %s: a message of the unknown kind %r was passed over", run_id, message.kind)
+            return ()
+
+
+def late_receipt(message: Inbound) -> e.CallSettled:
+    """The receipt that a late message carries."""
+    data: dict[str, Any] = codec.decode(message.data)
+    return e.CallSettled(
+        str(data["path"]), data["outcome"], data["value"], None, True, int(data["attempt"]), str(data["key"])
+    )
+
+
+def _resolved(record: RunRecord, data: dict[str, Any], by: str) -> tuple[e.AnyBody, ...]:
+    call = record.calls.get(str(data["path"]))
+    if call is None or call.standing not in ("open", "unknown"):
+        return ()
+    if data.get("attempt", call.attempt) != call.attempt:
+        return ()  # it speaks of an earlier attempt
+    value = data.get("value", b"")
+    verdict = e.CallReconciled(call.path, data["verdict"], f"person:{by}", value, str(data.get("note", "")))
+    if record.held is not None and record.held.path == call.path:
+        return (verdict, e.RunReleased(by, "resolve", str(data.get("note", ""))))
+    return (verdict,)
+
+
+def _released(record: RunRecord, kind: str, data: dict[str, Any], by: str) -> tuple[e.AnyBody, ...]:
+    if record.held is None:
+        return ()
+    released = e.RunReleased(by, kind, str(data.get("note", "")))
+    if data.get("restart"):
+        return (released, e.StepRestarted(f"asked for by {by}", 0, fresh=True))
+    return (released,)
+
+
+def late_events(record: RunRecord, run_id: str, receipt: e.CallSettled, key: str) -> tuple[e.AnyBody, ...]:
+    """A receipt that came when its call may have been settled otherwise, or made again.
+
+    It settles the call if that is still open. If an irreversible call was made again meanwhile, or was said
+    to have failed, a person must look: it may have happened twice, or against what the agent was told.
+    """
+    call = record.calls.get(receipt.path)
+    if call is None:
+        return (_late(receipt, used=False),)
+    used = call.key == key and not call.settled and call.standing != "retrying"
+    late: tuple[e.AnyBody, ...] = (_late(receipt, used=used),)
+    if used and record.held is not None and record.held.path == receipt.path:
+        late = (*late, e.RunReleased("late result", "resolve"))
+    if receipt.outcome != "done" or call.effect != "irreversible":
+        return late
+    if call.attempt != receipt.attempt:
+        return (*late, conflict(run_id, receipt, call.name, "it was made again"))
+    if call.standing == "failed":
+        return (*late, conflict(run_id, receipt, call.name, "it counts as failed"))
+    return late
+
+
+def _late(receipt: e.CallSettled, *, used: bool) -> e.CallLate:
+    return e.CallLate(receipt.path, receipt.attempt, receipt.outcome, receipt.value, used=used)
+
+
+def conflict(run_id: str, receipt: e.CallSettled, name: str, but: str) -> e.RunHeld:
+    """The hold of an act that happened against what the run knew."""
+    detail = f"attempt {receipt.attempt} of call {receipt.path} ({name}) had happened after all, and {but}"
+    remedies = (f"perdure release {run_id}", f"perdure cancel {run_id}")
+    return e.RunHeld("conflict", detail, remedies, receipt.path)
+
+
+def made_again(events: Iterable[e.Event], receipt: e.CallSettled) -> str | None:
+    """The name of the irreversible call that this receipt of an earlier step is of, if it was made again."""
+    for event in events:
+        body = event.body
+        if (
+            isinstance(body, e.CallIntended)
+            and body.path == receipt.path
+            and body.attempt > receipt.attempt
+            and body.head.effect == "irreversible"
+        ):
+            return body.head.name
+    return None

@@ -1,0 +1,196 @@
+"""Where engine tests play: a store, a clock that moves itself, processes that die, and a world outside.
+
+A process dies here by a `BaseException` at a named boundary: nothing after it is written, nobody is told, and
+the lease stays behind. The next process is another `Runtime` on the same store, once the clock has passed the
+lease. Real kills of real processes are in test_kill.py and in tests/crash.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perdure import codec
+from perdure.agent import Agent, Outcome, current_call
+from perdure.host import Runtime
+from perdure.journal import history, load, verify
+from perdure.runtime.boundary import set_hook
+from perdure.state import events as e
+from perdure.state.record import RunRecord
+from perdure.store.memory import MemoryStore
+from perdure.store.protocol import Store
+from perdure.store.sqlite import SQLiteStore
+from perdure.testing.clock import MovableClock
+from perdure.testing.oracle import Act, offences
+
+RUN = "run-1"
+LEASE = 30.0
+
+AnyAgent = Agent[Any, Any, Any]
+
+
+class Crash(BaseException):
+    """The process is gone from here on."""
+
+
+@dataclass
+class Stage:
+    """A store and a clock. `store` may be wrapped by a test, to lie or to be slow."""
+
+    store: Store
+    clock: MovableClock
+    kept: Store | None = None
+
+    def wrap(self, store: Any) -> Any:
+        """Play on a store that lies about the one below it."""
+        self.kept, self.store = self.kept or self.store, store
+        return store
+
+    async def close(self) -> None:
+        """Close the store below."""
+        await (self.kept or self.store).close()
+
+    @asynccontextmanager
+    async def runtime(
+        self, *agents: AnyAgent, check: bool = False, workers: int = 0
+    ) -> AsyncIterator[Runtime]:
+        """A process that serves these agents."""
+        place = Runtime(
+            self.store, agents, check=check, workers=workers, clock=self.clock, lease_seconds=LEASE
+        )
+        async with place:
+            yield place
+
+    async def run(self, agent: AnyAgent, goal: Any = "go", *, check: bool = False, run_id: str = RUN) -> Any:
+        """Start the run, or carry it on, in a process of its own."""
+        async with self.runtime(agent, check=check) as place:
+            return await place.run(agent, run_id, goal)
+
+    async def crash(
+        self, agent: AnyAgent, boundary: str, hit: int = 1, *, goal: Any = "go", run_id: str = RUN
+    ) -> None:
+        """The same in a process that dies at `boundary`, the `hit`-th time; then its lease runs out."""
+        with dying(boundary, hit) as death:
+            try:
+                await self.run(agent, goal, run_id=run_id)
+            except Crash:
+                pass
+        assert death.dead, f"{boundary} was not reached {hit} times: {dict(death.seen)}"
+        self.clock.advance(LEASE + 1)
+
+    async def events(self, run_id: str = RUN) -> list[e.Event]:
+        """Everything that is durable of the run, verified."""
+        found = await verify(self.store, run_id)
+        assert found.ok, found
+        return await history(self.store, run_id)
+
+    async def bodies(self, kind: type[Any], run_id: str = RUN) -> list[Any]:
+        """The durable facts of one kind."""
+        return [event.body for event in await self.events(run_id) if isinstance(event.body, kind)]
+
+    async def kinds(self, run_id: str = RUN) -> list[str]:
+        """The kinds of all durable facts, in order."""
+        return [event.kind for event in await self.events(run_id)]
+
+    async def record(self, run_id: str = RUN) -> RunRecord:
+        """The folded run."""
+        return (await load(self.store, run_id)).record
+
+    async def state(self, run_id: str = RUN) -> Any:
+        """The committed state, plain."""
+        return (await self.record(run_id)).state
+
+    async def blameless(self, *worlds: World, run_id: str = RUN) -> None:
+        """No law is broken between the journal and what the worlds saw."""
+        acts = [act for world in worlds for act in world.acts if act.run_id == run_id]
+        assert offences(await self.events(run_id), acts) == []
+
+
+@dataclass
+class Death:
+    """Counts boundaries; from the fatal one on every boundary is fatal."""
+
+    boundary: str
+    hit: int
+    dead: bool = False
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, name: str) -> None:
+        self.seen[name] += 1
+        if self.dead or (name == self.boundary and self.seen[name] == self.hit):
+            self.dead = True
+            raise Crash(name)
+
+    def __enter__(self) -> Death:
+        set_hook(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        set_hook(None)
+
+
+def dying(boundary: str, hit: int = 1) -> Death:
+    """Within the block this process dies at a boundary."""
+    return Death(boundary, hit)
+
+
+@dataclass
+class World:
+    """What is outside: it remembers every act by its key, and may lose its answers.
+
+    `lose`: how many answers get lost, each by a ConnectionError after the act.
+    """
+
+    acts: list[Act] = field(default_factory=list)
+    lose: int = 0
+
+    def act(self, reply: Any) -> Any:
+        """To be called in a tool's body: it happens."""
+        call = current_call()
+        args = codec.digest(codec.encode(dict(call.args))).hex()
+        number, told = len(self.acts) + 1, codec.encode(reply).hex()
+        self.acts.append(
+            Act(number, call.run_id, call.path, call.key, call.attempt, call.effect, call.tool, args, told)
+        )
+        if self.lose:
+            self.lose -= 1
+            raise ConnectionError("the line broke")
+        return reply
+
+    def find(self, key: str) -> Any:
+        """What was answered under this key; None if nothing happened."""
+        found = [act for act in self.acts if act.key == key]
+        return codec.decode(bytes.fromhex(found[0].reply)) if found else None
+
+    def __len__(self) -> int:
+        return len(self.acts)
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the acts, in their order."""
+        return [act.key for act in self.acts]
+
+
+def build(kind: str, folder: Path, *, hurried: bool = True) -> Stage:
+    """A stage on a `memory` or an `sqlite` store, which is not open yet."""
+    clock = MovableClock(hurried=hurried)
+    if kind == "memory":
+        return Stage(MemoryStore(clock=clock), clock)
+    return Stage(SQLiteStore(folder / "perdure.db", clock=clock), clock)
+
+
+def agent(step: Any, *tools: Any, name: str = "tester", **options: Any) -> AnyAgent:
+    """An agent with a dict as its state, {"log": []}."""
+    start: Any = lambda goal: {"log": []}  # noqa: E731
+    made: AnyAgent = Agent(name, state=dict, goal=object, start=start, tools=list(tools), **options)
+    made.step(step)
+    return made
+
+
+def statuses(outcomes: Sequence[Outcome[Any]]) -> list[str]:
+    """Their words."""
+    return [outcome.status for outcome in outcomes]

@@ -1,8 +1,8 @@
 """A life of one store that can be cut short anywhere, lived again, and judged.
 
 `live` writes a run of TOTAL events by every verb that there is and tells each acknowledgement; it goes on
-from whatever it finds. `judge` opens what is left and says what was promised and is not so. Both know what each
-event must hold, so that nothing is taken on trust.
+from whatever it finds. `judge` opens what is left and says what was promised and is not so. Both know what
+each event must hold, so that nothing is taken on trust.
 """
 
 from __future__ import annotations

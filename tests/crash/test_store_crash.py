@@ -2,7 +2,7 @@
 
 Each try is a life of `tests/crash/store_life.py` with one fault (laws 6, 9, 15 and 21 below the engine): what
 was acknowledged is there, nothing is there in part, what was refused for sure stays away, and a second life
-carries on to the end. Here some points of each kind are tried, drawn by a printed seed; all of them are tried by
+carries on to the end. Here some points of each kind are tried, drawn by a printed seed; all of them by
 
     LD_PRELOAD=$(python -m tests.crash.disk) python -m tests.crash.store_sweep kill 1 0
 """

@@ -18,7 +18,6 @@ from perdure.errors import Signal
 from perdure.journal.outlast import outlast
 from perdure.runtime.execution import Branch, Execution, branch_scope, here
 from perdure.runtime.giving_up import gather_head, gave_up_gather, give_up, served
-from perdure.runtime.replay import Replay
 
 Work: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 """What one branch does."""
@@ -42,44 +41,45 @@ async def branch_out(execution: Execution, works: Sequence[Work], limit: int | N
     given_up = gave_up_gather(execution, parent, place)
     if not works:
         return []
-    gate = _Gate(limit, execution.replay) if limit is not None else None
-    execution.replay.branches(len(works) - (0 if given_up else 1))
+    flock = _Flock(execution, len(works), limit, joins=not given_up)
     branches = [Branch(f"{place}.{number}.", None) for number in range(len(works))]
     tasks = [
-        asyncio.create_task(_branch(execution, branch, work, gate), context=copy_context())
+        asyncio.create_task(_branch(branch, work, flock), context=copy_context())
         for branch, work in zip(branches, works, strict=True)
     ]
     try:
         if given_up:
-            await execution.turn(parent, place)
-            await _drop(branches, tasks)
-            raise served(execution.record.calls[place])
+            call = execution.record.calls[place]
+            await execution.given(parent, call.seq)
+            await _drop(flock, branches, tasks)
+            raise served(call)
         await asyncio.wait(tasks)
     except asyncio.CancelledError:
-        await _drop(branches, tasks)
+        await _drop(flock, branches, tasks)
         if (signal := _signal(tasks)) is not None:
             parent.unwinding = signal
         elif not execution.drive.stopping and not parent.given_up:
             give_up(execution, place, gather_head())
         raise
     except BaseException:
-        await _drop(branches, tasks)
+        await _drop(flock, branches, tasks)
         raise
-    finally:
-        if not given_up:
-            execution.replay.branches(1)
     if (signal := _signal(tasks)) is not None:
         parent.unwinding = signal
         raise signal
     return [task.result() for task in tasks]
 
 
-async def _drop(branches: list[Branch], tasks: list[asyncio.Task[Ended]]) -> None:
+async def _drop(flock: _Flock, branches: list[Branch], tasks: list[asyncio.Task[Ended]]) -> None:
     """End what is still going on, and wait for its end; our own cancellation is known already."""
-    for branch, task in zip(branches, tasks, strict=True):
+    going = [(branch, task) for branch, task in zip(branches, tasks, strict=True) if not task.done()]
+    for branch, task in going:
         branch.given_up = True
         task.cancel()
     await outlast(*tasks)
+    for branch, _ in going:
+        if branch.task is None:  # it never began, so that it could not say that it has ended
+            flock.ended()
 
 
 def _signal(tasks: list[asyncio.Task[Ended]]) -> Signal | None:
@@ -90,31 +90,35 @@ def _signal(tasks: list[asyncio.Task[Ended]]) -> Signal | None:
     return None
 
 
-async def _branch(execution: Execution, branch: Branch, work: Work, gate: _Gate | None) -> Ended:
+async def _branch(branch: Branch, work: Work, flock: _Flock) -> Ended:
     branch.task = asyncio.current_task()
     branch_scope.set(branch)
-    entered = False
+    inside = False
     try:
-        if gate is not None:
-            await gate.enter()
-        entered = True
+        await flock.enter()
+        inside = True
         value = await work()
         return Ended(value, branch.unwinding)
     except (Signal, Exception, asyncio.CancelledError) as raised:  # noqa: BLE001  (told to the parent)
         return Ended(None, branch.unwinding or raised)
     finally:
-        if gate is not None and entered:
-            gate.leave()
-        execution.replay.branches(-1)
+        if inside:
+            flock.leave()
+        flock.ended()
 
 
-class _Gate:
-    """At most `limit` inside. Who waits here cannot make progress, and the replay must know it."""
+class _Flock:
+    """The branches of one gather: at most `limit` of them inside, and the last one wakes their parent if it
+    `joins` them. Who waits for a place is not active.
+    """
 
-    def __init__(self, limit: int, replay: Replay) -> None:
-        self._free = limit
-        self._replay = replay
+    def __init__(self, execution: Execution, count: int, limit: int | None, *, joins: bool) -> None:
+        self._replay = execution.replay
+        self._left = count
+        self._free = count if limit is None else limit
+        self._joins = joins
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._replay.branch_out(count)
 
     async def enter(self) -> None:
         """Wait for a place, first come, first served."""
@@ -123,22 +127,27 @@ class _Gate:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
-        self._replay.branches(-1)
+        self._replay.wait()
         try:
             await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                self._replay.branches(1)
+                self._replay.leave()
             else:
                 self.leave()  # the place came together with the cancellation
             raise
 
     def leave(self) -> None:
-        """Hand the place to who waits longest; it can make progress from this moment on."""
+        """Hand the place to who waits longest; it is active from this moment on."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
-                self._replay.branches(1)
+                self._replay.leave()
                 waiter.set_result(None)
                 return
         self._free += 1
+
+    def ended(self) -> None:
+        """One branch less."""
+        self._left -= 1
+        self._replay.ended(last=self._joins and not self._left)

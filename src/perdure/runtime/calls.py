@@ -66,7 +66,10 @@ _UNFIT: tuple[type[Exception], ...] = (NotStorable, ShapeMismatch)
 
 @dataclass(slots=True)
 class Wanted:
-    """A call that the running step asks for. `result`: what it came to just now, as it was recorded."""
+    """A call that the running step asks for.
+
+    `result`: what it came to just now, as it was recorded. `given`: the step has been given its outcome.
+    """
 
     execution: Execution
     branch: Branch
@@ -75,6 +78,7 @@ class Wanted:
     args: dict[str, Any]
     head: e.CallHead
     result: Any = _NOTHING
+    given: bool = False
 
     @property
     def drive(self) -> Drive:
@@ -99,15 +103,16 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
         execution.replay.asked(path)
         if call.name != head.name or call.digest != head.digest:
             execution.diverge(branch, call.intent or call.seq, _difference(execution, call, head, tool))
-        if call.settled:
-            await execution.turn(branch, path)
-            return _replayed(wanted, execution.record.calls[path])
     elif (wait := execution.record.waits.get(path)) is not None:
         detail = f"at {path} recorded a {wait.name}; the code asks for {tool.name} ({tool.source})"
         execution.diverge(branch, wait.seq, detail)
-    if not execution.is_live:
-        await execution.go_live(branch, path, tool.name)
+    execution.replay.enter()
     try:
+        if call is not None and call.settled:
+            await _give(wanted, call)
+            return _replayed(wanted, call)
+        if not execution.is_live:
+            await execution.go_live(branch, path, tool.name)
         return await _until_settled(wanted)
     except asyncio.CancelledError:
         if not drive.stopping:
@@ -116,6 +121,15 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
     except StoreError as error:  # no failure of the step: the drive ends with it
         execution.broken = execution.broken or error
         branch.unwind("the store failed")
+    finally:
+        if not wanted.given:
+            execution.replay.leave()
+
+
+async def _give(wanted: Wanted, call: CallRecord) -> None:
+    """Wait until it is this outcome's turn."""
+    wanted.given = True
+    await wanted.execution.given(wanted.branch, call.seq)
 
 
 async def _until_settled(wanted: Wanted) -> Any:
@@ -131,6 +145,7 @@ async def _until_settled(wanted: Wanted) -> Any:
             await _attempt(wanted)
         elif call.settled:
             reached("receipt.served")
+            await _give(wanted, call)
             return serve(tool, call) if wanted.result is _NOTHING else wanted.result
         elif (held := await reconcile.settle(drive, call, tool)) is not None:
             execution.hold(branch, held)

@@ -125,9 +125,9 @@ class Execution:
         self.holds.append(held)
         branch.unwind(held.reason)
 
-    async def turn(self, branch: Branch, path: str) -> None:
-        """Wait until the recorded outcome at `path` is next."""
-        if not await self.replay.turn(path):
+    async def given(self, branch: Branch, seq: int) -> None:
+        """Wait until the outcome of event `seq` is the next one that the step is given."""
+        if not await self.replay.given(seq):
             self._stalled(branch)
 
     async def go_live(self, branch: Branch, path: str, what: str) -> None:

@@ -1,43 +1,51 @@
-"""The order in which a step's recorded outcomes are served again.
+"""The order in which a step is given the outcomes of its calls: the same live and replayed.
 
-Branches of a step interleave by the order in which their results came. A replay must hand the results out in
-that same
-order, and all of them before anything runs live. `Replay` keeps the queue; a branch whose turn has not come
-waits. If
-every branch waits and the next recorded outcome was not asked for, the code no longer matches the record.
+Branches of a step interleave by the order in which they are given outcomes. So they are given one at a time,
+and the next one only when every branch waits again: live in the order of their events, replayed in that same
+order and all recorded ones before anything new is asked of the outside. If every branch waits and the next
+recorded outcome was not asked for, the code no longer matches its record.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from heapq import heappop, heappush
 
 from perdure.recovery.verdicts import first_seq, records
 from perdure.state.record import CallRecord, RunRecord, WaitRecord
 
+ROUNDS = 64
+"""A branch that has asked for nothing in so many turns of the event loop waits for something of its own (a
+lock, an event), perhaps for another branch: the others are given their outcomes all the same."""
+
 
 class Replay:
-    """Recorded outcomes of the open step, in the order of their events."""
+    """Who may go on. A branch is active while its code runs; it `enters` a call, and is active again once
+    `given` its outcome, or once it `leaves` without one.
+    """
 
     def __init__(self, record: RunRecord) -> None:
         recorded = records(record) if record.calls or record.waits else ()
-        served = [(_outcome_seq(item), item.path) for item in recorded if _outcome_seq(item)]
-        self._queue = deque([path for _, path in sorted(served)])
+        self._path_of = {seq: item.path for item in recorded if (seq := _outcome_seq(item))}
+        self._expected = deque(sorted(self._path_of))
         self._unasked = {item.path: first_seq(item) for item in recorded}
-        self._turns: dict[str, asyncio.Future[None]] = {}
+        self._ready: list[tuple[int, asyncio.Future[bool]]] = []
         self._live: list[asyncio.Future[None]] = []
         self._active = 1
+        self._beats = 0
+        self._watching = False
         self.mismatch: int | None = None
 
     @property
     def replaying(self) -> bool:
-        """Whether recorded outcomes are still to be served."""
-        return bool(self._queue)
+        """Whether recorded outcomes are still to be given."""
+        return bool(self._expected)
 
     @property
     def over(self) -> bool:
-        """Whether everything recorded was served, as it was recorded."""
-        return not self._queue and self.mismatch is None
+        """Whether everything recorded was given, as it was recorded."""
+        return not self._expected and self.mismatch is None
 
     def asked(self, path: str) -> None:
         """The code asked for this recorded call or wait."""
@@ -47,76 +55,135 @@ class Replay:
         """The first event whose call or wait the code has not asked for, if there is one."""
         return min(self._unasked.values(), default=None)
 
-    async def turn(self, path: str) -> bool:
-        """Wait until this recorded outcome is the next one to be served. False: the code has diverged."""
-        if self._queue and self._queue[0] == path:
-            self._queue.popleft()
-        else:
-            future = self._turns[path] = asyncio.get_running_loop().create_future()
-            await self._blocked(future)
-            del self._turns[path]
-            if self.mismatch is not None:
-                return False
-            self._queue.popleft()
-        self._wake()
-        return True
+    # -- one branch
 
-    def passed(self, path: str) -> None:
-        """An outcome that is served without waiting (now, random, new_id).
+    def enter(self) -> None:
+        """The running branch asks for something. What is recorded it will wait for by `given` or `live`."""
+        self._active -= 1
+        self._beats += 1
+        if self._ready and not self._expected:
+            self._go_on()
 
-        It leaves the queue wherever it is.
+    def wait(self) -> None:
+        """The running branch waits for another one, until it `leaves`."""
+        self._active -= 1
+        self._beats += 1
+        self._go_on()
+
+    def leave(self) -> None:
+        """It goes on without one."""
+        self._active += 1
+        self._beats += 1
+
+    async def given(self, seq: int) -> bool:
+        """Wait until the outcome of event `seq` is the next one. However it ends, the branch is active again.
+
+        False: the code has diverged.
         """
-        if self._queue and self._queue[0] == path:
-            self._queue.popleft()
-        else:
-            self._queue.remove(path)
-        self._wake()
+        if self.mismatch is not None:
+            self.leave()
+            return False
+        if not self._active and not self._ready and (not self._expected or self._expected[0] == seq):
+            self.leave()
+            self._took(seq)
+            return True
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        heappush(self._ready, (seq, future))
+        self._go_on()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                self._ready = [item for item in self._ready if item[1] is not future]
+                self.leave()
+            raise
+
+    def passed(self, seq: int) -> None:
+        """An outcome that is given without waiting (now, random, new_id) leaves its place in the order."""
+        if self._expected and self._expected[0] == seq:
+            self._took(seq)
+        elif seq in self._expected:
+            self._expected.remove(seq)
+        self._go_on()
 
     async def live(self) -> bool:
-        """Wait until everything recorded has been served. False: the code has diverged."""
-        if self._queue:
-            future = asyncio.get_running_loop().create_future()
+        """Wait until everything recorded was given. False: the code has diverged."""
+        if self._expected and self.mismatch is None:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._live.append(future)
-            await self._blocked(future)
+            self._go_on()
+            await future
         return self.mismatch is None
 
-    def branches(self, more: int) -> None:
-        """The number of branches that can make progress changes (a gather begins or ends)."""
-        self._active += more
-        self._stalled()
+    # -- several branches
 
-    async def _blocked(self, future: asyncio.Future[None]) -> None:
-        self._active -= 1
-        self._stalled()
-        try:
-            await future
-        finally:
-            self._active += 1
+    def branch_out(self, count: int) -> None:
+        """The running branch waits for `count` new ones."""
+        self._active += count - 1
+        self._beats += 1
 
-    def _wake(self) -> None:
-        if not self._queue:
-            for future in self._live:
-                _release(future)
-            self._live.clear()
-        elif (next_turn := self._turns.get(self._queue[0])) is not None:
-            _release(next_turn)
+    def ended(self, *, last: bool) -> None:
+        """A branch has ended; with the `last` one its parent goes on."""
+        self._beats += 1
+        if not last:
+            self._active -= 1
+            self._go_on()
 
-    def _stalled(self) -> None:
-        """Every branch waits for its turn and the next outcome was never asked for: give up, all at once."""
-        if self._active > 0 or not self._queue:
-            return
-        head = self._turns.get(self._queue[0])
-        if head is not None:
-            _release(head)
-        elif self._turns or self._live:
-            self.mismatch = self._unasked.get(self._queue[0], 0)
-            for future in (*self._turns.values(), *self._live):
-                _release(future)
+    # -- whose turn it is
 
+    def _go_on(self) -> None:
+        """If every branch waits, give the next outcome; if none can be, the code has diverged."""
+        if self._active > 0:
+            if self._next() and not self._watching:
+                self._watching = True
+                self._watch(0, self._beats)
+        elif self._next():
+            self._give()
+        elif self._expected and (self._ready or self._live):
+            self.mismatch = self._unasked.get(self._path_of[self._expected[0]], 0)
+            waiting, self._ready = self._ready, []
+            for _, future in waiting:
+                if not future.done():
+                    self.leave()
+                    future.set_result(False)
+            self._release_live()
 
-def _release(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+    def _next(self) -> bool:
+        """Whether the first outcome that is waited for may be given."""
+        while self._ready and self._ready[0][1].done():
+            heappop(self._ready)
+        return bool(self._ready) and (not self._expected or self._expected[0] == self._ready[0][0])
+
+    def _give(self) -> None:
+        seq, future = heappop(self._ready)
+        self.leave()
+        future.set_result(True)
+        self._took(seq)
+
+    def _took(self, seq: int) -> None:
+        if self._expected and self._expected[0] == seq:
+            self._expected.popleft()
+            if not self._expected:
+                self._release_live()
+
+    def _release_live(self) -> None:
+        live, self._live = self._live, []
+        for future in live:
+            if not future.done():
+                future.set_result(None)
+
+    def _watch(self, rounds: int, beats: int) -> None:
+        """An outcome could be given while a branch is active: wait until that asks for something, but not for
+        ever.
+        """
+        if not self._next() or self.mismatch is not None:
+            self._watching = False
+        elif not self._active or rounds >= ROUNDS:
+            self._watching = False
+            self._give()
+        else:
+            again = rounds + 1 if beats == self._beats else 0
+            asyncio.get_running_loop().call_soon(self._watch, again, self._beats)
 
 
 def _outcome_seq(item: CallRecord | WaitRecord) -> int:

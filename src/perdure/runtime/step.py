@@ -198,30 +198,40 @@ class LiveRun(Run[Any, Any, Any]):
             raise BadArguments(
                 f"a run cannot sleep for {duration!r}; from 0 seconds to the end of the year 9999 it can"
             )
+        if (other := execution.record.calls.get(path)) is not None:
+            seq = other.intent or other.seq
+            execution.diverge(branch, seq, f"at {path} recorded {other.name}; the code sleeps")
+        execution.replay.enter()
+        given = False
+        try:
+            closed = await self._slept(branch, path, now() + round(seconds * SECOND))
+            given = True
+            await execution.given(branch, closed)
+        finally:
+            if not given:
+                execution.replay.leave()
+
+    async def _slept(self, branch: Branch, path: str, deadline: int) -> int:
+        """The event that ended the sleep; unwinds until there is one. `deadline`: if it begins now."""
+        execution, journal = self._execution, self._drive.journal
         wait = execution.record.waits.get(path)
-        if wait is None:
-            if (other := execution.record.calls.get(path)) is not None:
-                execution.diverge(
-                    branch, other.intent or other.seq, f"at {path} recorded {other.name}; the code sleeps"
-                )
-            await execution.go_live(branch, path, "a sleep")
-            deadline = now() + round(seconds * SECOND)
-            await self._drive.journal.append(e.WaitOpened(path, "sleep", deadline))
-            reached("wait.opened")
-        else:
+        if wait is not None:
             execution.replay.asked(path)
             deadline = wait.deadline
             if wait.closed:
-                await execution.turn(branch, path)
-                return
-            await execution.go_live(branch, path, "a sleep")
+                return wait.closed
+        await execution.go_live(branch, path, "a sleep")
+        if wait is None:
+            await journal.append(e.WaitOpened(path, "sleep", deadline))
+            reached("wait.opened")
         if self._drive.record.cancel is not None:
             branch.unwind("cancelled")
-        if now() < deadline:
+        if self._drive.host.store.now() < deadline:
             execution.wake_at.append(deadline)
             branch.unwind("sleeping")
-        await self._drive.journal.append(e.WaitClosed(path, "due"))
+        await journal.append(e.WaitClosed(path, "due"))
         reached("wait.closed")
+        return execution.record.waits[path].closed
 
     def now(self) -> datetime:
         """The moment, recorded: the same after a crash. Aware, UTC."""
@@ -254,7 +264,7 @@ class LiveRun(Run[Any, Any, Any]):
                 seq = recorded.intent or recorded.seq
                 detail = f"at {path} recorded {recorded.name}; the code asks for {name}"
                 execution.diverge(branch, seq, detail)
-            execution.replay.passed(path)
+            execution.replay.passed(recorded.seq)
             return codec.decode(recorded.value)
         if execution.checking:
             execution.diverge(branch, 0, f"at {path} it asked for {name}, which the first execution did not")

@@ -8,11 +8,11 @@ lease. Real kills of real processes are in test_kill.py and in tests/crash.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from perdure import codec
 from perdure.agent import Agent, Outcome, current_call
@@ -74,11 +74,8 @@ class Stage:
         self, agent: AnyAgent, boundary: str, hit: int = 1, *, goal: Any = "go", run_id: str = RUN
     ) -> None:
         """The same in a process that dies at `boundary`, the `hit`-th time; then its lease runs out."""
-        with dying(boundary, hit) as death:
-            try:
-                await self.run(agent, goal, run_id=run_id)
-            except Crash:
-                pass
+        with dying(boundary, hit) as death, suppress(Crash):
+            await self.run(agent, goal, run_id=run_id)
         assert death.dead, f"{boundary} was not reached {hit} times: {dict(death.seen)}"
         self.clock.advance(LEASE + 1)
 
@@ -125,7 +122,7 @@ class Death:
             self.dead = True
             raise Crash(name)
 
-    def __enter__(self) -> Death:
+    def __enter__(self) -> Self:
         set_hook(self)
         return self
 

@@ -126,7 +126,8 @@ class Runtime:
         Raises OtherGoal if the id is taken by another goal or agent, BadRunId, NotStorable.
         """
         _check_id(run_id)
-        goal_bytes = codec.encode(agent.goal_shape.restore(codec.plain(goal), where="$.goal"), where="$.goal")
+        given = codec.plain(goal, where="$.goal")
+        goal_bytes = codec.encode(agent.goal_shape.restore(given, where="$.goal"), where="$.goal")
         state = codec.encode(agent.first_state(goal), where="$.state")
         who = (
             None
@@ -216,14 +217,14 @@ class Runtime:
 
     # -- messages
 
-    async def cancel(self, run_id: str, *, by: str, note: str = "") -> None:
-        """Ask a run to end: no new intent from now on. Raises RunEnded, NoSuchRun.
+    async def cancel(self, run_id: str, *, by: str, note: str = "") -> bool:
+        """Ask a run to end: no new intent from now on. Tells whether it has ended. Raises RunEnded, NoSuchRun.
 
         A run that nobody drives and in which nothing is open ends at once; else whoever drives it ends it,
         once each of its calls has a verdict.
         """
         await self._send(run_id, "cancel", {"by": by, "note": note})
-        await end_cancelled(self.store, self.host.worker, self.clock, run_id)
+        return await end_cancelled(self.store, self.host.worker, self.clock, run_id)
 
     async def resolve(
         self,
@@ -263,7 +264,7 @@ class Runtime:
         agent = self.agents.get(agent_name)
         tool = None if agent is None else agent.tool_named(name)
         if tool is not None:
-            tool.result_shape.restore(codec.plain(done), where="$.result")
+            tool.result_shape.restore(codec.plain(done, where="$.result"), where="$.result")
         return codec.encode(done, where="$.result")
 
     async def release(self, run_id: str, *, by: str, note: str = "") -> None:

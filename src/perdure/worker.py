@@ -23,6 +23,9 @@ from perdure.store.protocol import Claim, Claimed
 
 log = logging.getLogger("perdure.worker")
 
+RETRY_SECONDS = 0.1
+"""How long a run rests after its drive failed; twice as long each time it fails again, up to SCAN_SECONDS."""
+
 SCAN_SECONDS = 2.0
 """A worker looks for lapsed leases this often, whatever it was told to wait for."""
 
@@ -43,6 +46,7 @@ class Worker:
         self.concurrency = concurrency
         self.check = check
         self._drives: set[asyncio.Task[None]] = set()
+        self._rests: dict[str, float] = {}  # of runs whose last drive failed here
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
 
@@ -89,14 +93,26 @@ class Worker:
         self._freed.set()
 
     async def _drive(self, claimed: Claimed, since: float) -> None:
+        run_id = claimed.row.run_id
+        rest = self._rests.pop(run_id, 0.0)
         try:
+            if rest:
+                await self._rest(claimed, rest)
             await drive(self.host, self.agents[claimed.row.agent], claimed, since, check=self.check)
+            return
         except PerdureError as error:
-            log.error("run %s: %s", claimed.row.run_id, error)
+            log.error("run %s: %s", run_id, error)
         except Exception:
-            log.exception(
-                "run %s: the engine failed; its lease lapses and the run is claimed again", claimed.row.run_id
-            )
+            log.exception("run %s: the engine failed; its lease lapses and the run is claimed again", run_id)
+        self._rests[run_id] = min(max(2 * rest, RETRY_SECONDS), SCAN_SECONDS, self.host.leases.seconds / 4)
+
+    async def _rest(self, claimed: Claimed, seconds: float) -> None:
+        """Keep the lease of a run that cannot be driven: it is not tried as fast as a store can claim."""
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            await asyncio.shield(self.host.store.release(claimed.row.run_id, claimed.row.epoch))
+            raise
 
     async def _idle(self, seen: int) -> int:
         due_in = (await self.host.store.due() - self.host.store.now()) / SECOND

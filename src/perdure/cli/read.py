@@ -14,7 +14,7 @@ import click
 
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, point, there
-from perdure.errors import BadPoint
+from perdure.errors import BadPoint, Damaged, NewerFormat
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.condition import Condition, Word, condition, note_of
 
@@ -159,13 +159,18 @@ async def _why(options: Options, text: str) -> int:
 
     async with there(options) as store:
         row = await find(store, text)
-        past = await journal.load(store, row.run_id)
-        answer = reason.why(past.row, past.record, store.now(), inbox=past.inbox, note=note_of(row))
+        try:
+            past = await journal.load(store, row.run_id)
+        except (Damaged, NewerFormat) as error:
+            answer = reason.unreadable(row, store.now(), error)
+        else:
+            row = past.row
+            answer = reason.why(row, past.record, store.now(), inbox=past.inbox, note=note_of(row))
     if options.json:
         from perdure.cli.notice import print_document
         from perdure.timeline.document import run_document, why_document
 
-        print_document({"run": run_document(past.row, answer.condition), "why": why_document(answer)})
+        print_document({"run": run_document(row, answer.condition), "why": why_document(answer)})
         return 0
     from perdure.cli.drawing import draw_why
 

@@ -77,7 +77,10 @@ async def _run(options: Options, order: Order) -> Outcome[Any] | None:
     agent.validate()
     async with Runtime(url_of(options), [agent], check=order.check) as runtime:
         row = await _meant(runtime, agent, order)
-        order.run_id = row.run_id if row is not None else order.run_id or SYSTEM.new_id()
+        if row is not None:
+            order.run_id = row.run_id
+        elif order.run_id is None:
+            order.run_id = SYSTEM.new_id()
         _say(options, _opening(row, order, agent, runtime.store.url))
         if row is None or order.goal is not None:
             goal = _goal(agent, order.goal)

@@ -33,12 +33,14 @@ class UnknownTool(CallError):
     """The model asked for a tool that does not exist. In run.tools the model gets this as its answer."""
 
     code = "T203"
+    default_remedy = "offer the model only tools that the agent lists; it reads this and may choose another"
 
 
 class BadArguments(CallError):
     """The arguments do not fit the tool's parameters. In run.tools the model gets this as its answer."""
 
     code = "T204"
+    default_remedy = "give arguments that fit what the message names; a model reads this and may try again"
 
 
 class NotStorable(CallError):
@@ -110,6 +112,7 @@ class LeftUnknown(CallError):
 
     code = "T211"
     default_safe = "The call is not repeated; its verdict is recorded as left-unknown."
+    default_remedy = "catch it, look whether the act happened, and only then decide to act again"
 
 
 class CallOutsideStep(CallError):
@@ -123,6 +126,7 @@ class EffectRefused(CallError):
     """The call's effect class is not possible here, such as transactional on a store without transactions."""
 
     code = "T213"
+    default_remedy = "use a store that can keep the class, or declare another effect class"
 
 
 class RemoteError(CallError):
@@ -171,6 +175,7 @@ class StatementFailed(CallError):
 
     code = "T217"
     default_safe = "The statement did nothing; if the error leaves the tool, the whole call is rolled back."
+    default_remedy = "mend the statement or its values; catch this in the tool to go on without it"
 
 
 class TransactionTooLong(CallError):

@@ -39,6 +39,7 @@ class ExtraMissing(ConfigError):
     """
 
     code = "C103"
+    default_remedy = 'install the extra that the message names, such as pip install "perdure[postgres]"'
 
 
 class AppNotFound(ConfigError):

@@ -22,6 +22,7 @@ class BadPoint(FaceError):
     """A point in a run is written RUN@SEQ and must exist."""
 
     code = "U703"
+    default_remedy = "perdure show RUN lists the events; a point is written such as order-1042@41"
 
 
 class UnknownCode(FaceError):

@@ -20,6 +20,9 @@ class Diverged(ResumeError):
     """
 
     code = "R201"
+    default_remedy = (
+        "deploy the code that the run was recorded with, then perdure retry RUN; perdure why RUN has more"
+    )
 
 
 class NotRepeatable(ResumeError):
@@ -82,6 +85,7 @@ class RunHeld(ResumeError):
     """The run needs a person: `reason` and `remedies` say why and what they can do."""
 
     code = "R208"
+    default_remedy = "perdure why RUN says what holds it and what you can do"
 
 
 class RunWaiting(ResumeError):
@@ -95,18 +99,21 @@ class RunFailed(ResumeError):
     """The run ended as failed: the step called run.fail(error)."""
 
     code = "R210"
+    default_remedy = "perdure show RUN tells what happened; start a new run once the cause is mended"
 
 
 class RunCancelled(ResumeError):
     """The run was cancelled."""
 
     code = "R211"
+    default_remedy = "perdure show RUN tells who asked for it; start a new run to try again"
 
 
 class RunRetired(ResumeError):
     """The run was ended because no code can carry it on."""
 
     code = "R212"
+    default_remedy = "perdure show RUN tells what it has done; start a new run to try again"
 
 
 class NothingToResolve(ResumeError):

@@ -14,7 +14,7 @@ from perdure import codec
 from perdure.clock import Clock
 from perdure.errors import DiskFull, Expired, InboxMoved, StoreError
 from perdure.journal.outlast import outlast
-from perdure.journal.outline import BLOB_BYTES, outline
+from perdure.journal.outline import BLOB_BYTES, legible, outline
 from perdure.journal.past import Past
 from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot
 from perdure.state import events as e
@@ -169,8 +169,13 @@ class Journal:
     def _encode(self, body: e.AnyBody, *, whole: bool = False) -> Stored:
         """Number, fold, frame and chain one fact. `whole`: large values stay in the frame."""
         event = e.Event(self.record.seq + 1, self.clock.now(), self.epoch, body)
+        try:
+            data = codec.pack(event)
+        except UnicodeEncodeError:  # a note that is no proper text must not keep its fact from being written
+            body = legible(body)
+            event = e.Event(event.seq, event.at, event.epoch, body)
+            data = codec.pack(event)
         record = fold(self.record, event, codec.decode)
-        data = codec.pack(event)
         if len(data) > BLOB_BYTES and not whole:
             slim, blobs = outline(body)
             self._pending_blobs.extend(blobs)

@@ -58,6 +58,25 @@ def _map_values(node: Any, change: Callable[[Any], Any]) -> Any:
     return node
 
 
+def legible(body: e.AnyBody) -> e.AnyBody:
+    """The body with unpaired surrogates in its own texts (a detail, a note) written as escapes.
+
+    Values keep theirs: the codec knows how to write them.
+    """
+    changed: e.AnyBody = _map_texts(body)
+    return changed
+
+
+def _map_texts(node: Any) -> Any:
+    if isinstance(node, str):
+        return node.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(node, tuple):
+        return tuple(_map_texts(item) for item in node)
+    if isinstance(node, Struct):
+        return type(node)(**{name: _map_texts(getattr(node, name)) for name in node.__struct_fields__})
+    return node
+
+
 async def inline(body: e.AnyBody, store: Store, run_id: str) -> e.AnyBody:
     """The body with each blob's address replaced by its bytes."""
     found: dict[bytes, bytes] = {}

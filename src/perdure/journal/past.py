@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perdure import codec
 from perdure.clock import SYSTEM
-from perdure.errors import Damaged, NoSuchRun, PerdureError
+from perdure.errors import Damaged, NewerFormat, NoSuchRun, PerdureError
 from perdure.journal.outline import BLOB_HEADER, inline
 from perdure.journal.snapshots import LOAD_COSTS, pack_snapshot, unpack_snapshot
 from perdure.state import events as e
@@ -98,7 +98,12 @@ async def _open(store: Store, run_id: str, item: Stored, before: int, digest: by
         raise Damaged(
             f"run {run_id}: event {item.seq} does not match its digest", run_id=run_id, seq=item.seq
         )
-    event = codec.unpack(item.data, e.Event)
+    try:
+        event = codec.unpack(item.data, e.Event)
+    except (Damaged, NewerFormat) as error:
+        raise type(error)(
+            f"run {run_id}: event {item.seq}: {error.what}", run_id=run_id, seq=item.seq
+        ) from error
     if event.seq != item.seq:
         raise Damaged(
             f"run {run_id}: event {item.seq} carries number {event.seq}", run_id=run_id, seq=item.seq

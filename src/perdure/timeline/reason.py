@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from perdure.errors import Damaged, PerdureError
 from perdure.state.record import CallRecord, RunRecord, WaitRecord
 from perdure.store.protocol import NEVER, Inbound, RunRow
 from perdure.timeline.amounts import duration, moment
@@ -50,6 +51,35 @@ def why(
     state = condition(row, now, note=note)
     facts = tuple(_facts(row, record, now, inbox))
     return Why(row.run_id, state, _headline(state, record), facts, tuple(remedies(row, record, state)))
+
+
+def unreadable(row: RunRow, now: int, error: PerdureError) -> Why:
+    """Why a run whose events cannot be read does not move: damage (S107), or a newer format (M304).
+
+    Nothing of its past is shown; all that is known is its row and what is wrong.
+    """
+    what = clean(error.what)
+    state = condition(row, now)
+    if not row.terminal and state.word != "running":
+        state = Condition("held", what, "person", row.updated_at)
+    damaged = isinstance(error, Damaged)
+    headline = (
+        "It is damaged: nothing of it is served, and it is not carried on."
+        if damaged
+        else "It was written by a newer perdure, and is not carried on here."
+    )
+    facts = (
+        Fact("agent", clean(row.agent) + (f", version {clean(row.version)}" if row.version else "")),
+        Fact("owner", _owner(row, now)),
+        Fact("damaged" if damaged else "format", what),
+        Fact("storage", f"last event @{row.seq}, row written {duration(now - row.updated_at)} ago"),
+    )
+    ways = (
+        (f"perdure verify {clean(row.run_id)}    shows the first damage", "restore the file from a backup")
+        if damaged
+        else (clean(error.remedy),)
+    )
+    return Why(row.run_id, state, headline, facts, ways)
 
 
 def _headline(state: Condition, record: RunRecord) -> str:

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import crowd, disk, loading, starting, states, steps, waiting
+from bench import crowd, disk, loading, starting, states, steps, store, waiting
 from bench.room import Room
 from bench.table import HERE, about, publish, record, save, text
 
@@ -21,6 +21,7 @@ PARTS = {
     "loading": loading.measure,
     "starting": starting.measure,
     "waiting": waiting.measure,
+    "store": store.measure,
 }
 
 

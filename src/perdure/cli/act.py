@@ -119,8 +119,7 @@ def cancel(options: Options, run: str, **who: str) -> int:
     """End a run: no new act is begun, and it is cancelled once every open call has a verdict."""
 
     async def act(runtime: Runtime, row: RunRow) -> dict[str, Any]:
-        await runtime.cancel(row.run_id, **who)
-        return {}
+        return {"ended": await runtime.cancel(row.run_id, **who)}
 
     return _send(options, run, "cancel", who, act)
 
@@ -145,6 +144,9 @@ def _send(options: Options, text: str, verb: str, who: dict[str, str], act: Act)
         return exits.OK
     call = f" call {more['call']}" if "call" in more else ""
     click.echo(f"recorded: {verb} {clean(row.run_id)}{call}, by {clean(who['by'])}")
+    if more.get("ended"):
+        click.echo("it has ended as cancelled")
+        return exits.OK
     click.echo(
         f"the next worker applies it: perdure run FILE:AGENT --id {clean(row.run_id)}, or perdure worker"
     )

@@ -6,8 +6,11 @@ Used at resume, before the open step is executed again, and live, when a reply d
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
+
+from msgspec.structs import replace as evolve
 
 from perdure import codec
 from perdure.agent import Call, Done, NotDone, Tool, Unknown, call_scope
@@ -45,9 +48,14 @@ def policy_of(tool: Tool[..., Any]) -> CallPolicy:
 async def settle(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> e.RunHeld | None:
     """Bring an open or unknown call to a verdict, or say why a person is needed.
 
-    An idempotent call stays unknown: its verdict is to be sent again, by the step that made it.
+    An idempotent call stays unknown: its verdict is to be sent again, by the step that made it. In a
+    cancelled run it may not be sent any more: what became of it is found out as for another act, or left
+    unknown.
     """
-    action = after_unknown(call, policy_of(tool), drive.host.clock.now())
+    policy, judged = policy_of(tool), call
+    if drive.record.cancel is not None and call.effect == "idempotent":
+        policy, judged = replace(policy, unknown="raise"), evolve(call, effect="irreversible")
+    action = after_unknown(judged, policy, drive.host.clock.now())
     match action:
         case Again():
             return None

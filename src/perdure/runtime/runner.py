@@ -270,9 +270,7 @@ class Runner:
                     f"call {call.path} has no known outcome; {self.agent.name} no longer lists {call.name}"
                 )
                 return reconcile.unknown_hold(ride, call, detail)
-            if ride.record.cancel is not None and call.effect == "idempotent" and tool.reconcile_hook is None:
-                await ride.journal.append(e.CallReconciled(call.path, "left-unknown", "cancel"))
-            elif (held := await reconcile.settle(ride, call, tool)) is not None:
+            if (held := await reconcile.settle(ride, call, tool)) is not None:
                 return held
         return None
 
@@ -284,12 +282,15 @@ class Runner:
         record = ride.record
         if not record.calls and record.held is None and record.cancel is None:
             return
-        if ride.record.held is None and (held := await self._settle_unknown(ride)) is not None:
+        held = None
+        if record.held is None or record.cancel is not None:
+            held = await self._settle_unknown(ride)
+        if ride.record.held is None and held is not None:
             await self._hold(ride, held)
+        elif ride.record.cancel is not None and held is None:
+            await self._finish(ride, "cancelled", codec.encode({"by": ride.record.cancel}))
         elif ride.record.held is not None:
             await self._close(ride, "held", NEVER, ride.record.held.reason)
-        elif ride.record.cancel is not None:
-            await self._finish(ride, "cancelled", codec.encode({"by": ride.record.cancel}))
 
     async def _step(self, ride: Drive, step: Any) -> None:
         execution = Execution(ride, ride.live)

@@ -74,7 +74,20 @@ def test_what_a_run_cannot_take_is_refused(
     assert all(messages(store, run) == [] for run in ("order-1043", "fresh-1", "nap-7"))
 
 
-@pytest.mark.parametrize("verb", ["release", "retry", "cancel"])
+def test_a_waiting_run_is_cancelled_without_its_agent(perdure: Command, store: Path) -> None:
+    answer = perdure("cancel", "nap-7", "--by", "ada")
+    assert (answer.code, answer.out.splitlines()[-1]) == (0, "it has ended as cancelled")
+    assert "cancelled" in perdure("why", "nap-7").out.splitlines()[0]
+    assert perdure("cancel", "nap-7").code == 5
+
+
+def test_a_cancelled_run_with_an_open_call_is_left_to_a_worker(perdure: Command, store: Path) -> None:
+    assert perdure("cancel", "order-1043", "--json").document["ended"] is False
+    assert messages(store, "order-1043") == []
+    assert "held" in perdure("why", "order-1043").out.splitlines()[0]
+
+
+@pytest.mark.parametrize("verb", ["release", "retry"])
 def test_answers_to_a_held_run(perdure: Command, store: Path, verb: str) -> None:
     assert perdure(verb, "order-1043", "--by", "ada").code == 0
     [(kind, data)] = messages(store, "order-1043")
@@ -85,10 +98,10 @@ def test_the_user_answers_unless_someone_else_is_named(
     perdure: Command, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("getpass.getuser", lambda: "grace")
-    assert perdure("cancel", "nap-7", "--json").document["by"] == "grace"
+    assert perdure("release", "order-1043", "--json").document["by"] == "grace"
 
     def nobody() -> str:
         raise KeyError("no such user")
 
     monkeypatch.setattr("getpass.getuser", nobody)
-    assert perdure("cancel", "nap-7", "--json").document["by"] == "unknown"
+    assert perdure("release", "order-1043", "--json").document["by"] == "unknown"

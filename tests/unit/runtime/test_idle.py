@@ -8,6 +8,8 @@ from typing import Any
 
 from perdure import Agent, Cancelled, Held, Run, Runtime, Waiting
 from perdure.journal import history, verify
+from perdure.state.events import CallReconciled
+from perdure.testing.clock import MovableClock
 
 sleeper = Agent("sleeper", state=dict, result=int)
 
@@ -56,3 +58,36 @@ async def test_an_open_call_is_left_to_a_worker(tmp_path: Path) -> None:
         await stranger.resolve("r-1", "1:0", not_done=True, by="ana")
     async with Runtime(str(store), [sleeper]) as runtime:
         assert isinstance(await runtime.resume("r-1"), Cancelled)
+
+
+@sleeper.tool(effect="idempotent")
+async def note(text: str) -> str:
+    """Lose the reply."""
+    raise ConnectionError("the wiki hung up")
+
+
+stuck = Agent("stuck", state=dict, result=int, tools=[note])
+
+
+@stuck.step
+async def stuck_step(run: Run[dict[str, Any], str, int]) -> None:
+    """Raise after an idempotent call whose reply never comes."""
+    await run.gather(note("x"), _fault())
+
+
+async def _fault() -> None:
+    raise RuntimeError("a fault in the step")
+
+
+async def test_a_cancelled_run_is_not_kept_by_its_hold(tmp_path: Path) -> None:
+    """Held or not, it ends; an idempotent call that may not be sent again is left unknown, and says so."""
+    store, clock = str(tmp_path / "runs.db"), MovableClock(hurried=True)
+    async with Runtime(store, [stuck], clock=clock) as runtime:
+        assert isinstance(await runtime.run(stuck, "r-1", "go"), Held)
+        await runtime.cancel("r-1", by="ana")
+        assert isinstance(await runtime.resume("r-1"), Cancelled)
+        [verdict] = [
+            event.body for event in await history(runtime.store, "r-1") if event.kind == "call.reconciled"
+        ]
+        assert isinstance(verdict, CallReconciled)
+        assert verdict.verdict == "left-unknown"

@@ -12,7 +12,15 @@ import apsw
 from perdure.errors import Damaged
 from perdure.store.protocol import Inbound, Loaded, Query, RunRow, Snapshot, Stored
 from perdure.store.sqlite.incarnation import Signs
-from perdure.store.sqlite.transaction import COLUMNS, MASK, SHIFT, missing, standing_of
+from perdure.store.sqlite.transaction import (
+    COLUMNS,
+    MASK,
+    SHIFT,
+    is_text,
+    missing,
+    nowhere,
+    standing_of,
+)
 from perdure.store.standing import Standing
 
 _FIND = f"SELECT {COLUMNS} FROM perdure_run WHERE run_id = ?"
@@ -103,6 +111,8 @@ def list_runs(connection: apsw.Connection, query: Query, sight: Sight) -> tuple[
     if query.agent is not None:
         where.append("agent = ?")
         values.append(query.agent)
+    if not is_text(query.prefix):
+        return ()
     if query.prefix:
         where.append("run_id >= ? AND run_id < ?")
         values.extend((query.prefix, query.prefix + "\U0010ffff"))
@@ -131,6 +141,8 @@ def counts(connection: apsw.Connection) -> tuple[dict[str, int], dict[str, int]]
 
 def find(connection: apsw.Connection, run_id: str) -> tuple[int, Standing]:
     """A run's number and row. Raises NoSuchRun, RunGone."""
+    if not is_text(run_id):
+        raise nowhere(run_id)
     found: Any = connection.execute(_FIND, (run_id,)).fetchone()
     if found is None:
         raise missing(connection, run_id)

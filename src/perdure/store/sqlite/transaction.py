@@ -116,6 +116,8 @@ class Transaction:
         """A run's entry. Raises NoSuchRun, RunGone."""
         if (known := self._entries.get(run_id)) is not None:
             return known
+        if not is_text(run_id):
+            raise nowhere(run_id)
         row = self.connection.execute(_FIND, (run_id,)).fetchone()
         if row is None:
             raise missing(self.connection, run_id)
@@ -377,4 +379,18 @@ def missing(connection: apsw.Connection, run_id: str) -> StoreError:
     """The refusal for a run that is not there: NoSuchRun or RunGone."""
     if connection.execute(_GONE, (run_id,)).get is not None:
         return gone(run_id)
+    return nowhere(run_id)
+
+
+def nowhere(run_id: str) -> NoSuchRun:
+    """The refusal for a run that never was."""
     return NoSuchRun(f"the store holds no run {run_id!r}", run_id=run_id)
+
+
+def is_text(text: str) -> bool:
+    """Whether SQLite can hold the text: an unpaired surrogate, as from a command line, is in no id."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,8 +1,8 @@
 """A disk that dies or lies on purpose, and the ways in which one may be found after a power failure.
 
-`build` compiles tests/crash/disk.c; a process started with it in LD_PRELOAD steers it through `Disk`. What it
-recorded is read back as `Operation`s, and `images` plays them up to a moment: what was synced is there, of the
-rest any part may be.
+`build` compiles tests/crash/disk.c; a process started with it in LD_PRELOAD steers it through `Disk`. What
+it recorded is read back as `Operation`s, and `images` plays them up to a moment: what was synced is there, of
+the rest any part may be.
 """
 
 from __future__ import annotations

@@ -290,6 +290,25 @@ async def test_without_the_right_to_write_reading_works(what: str, shared_folder
     assert all("no right to write" in refusal and str(place) in refusal for refusal in refusals)
 
 
+async def test_without_the_right_to_write_later_commits_are_seen(shared_folder: Path) -> None:
+    path = shared_folder / "runs.db"
+    await make(path)
+    code = """
+    for _ in range(2):
+        say(len(await store.read("r")))
+        hear()
+    """
+    with no_writing(shared_folder), elsewhere(path, code, *UNPRIVILEGED) as other:
+        assert other.hear() == "3"
+        os.chmod(shared_folder, 0o777)
+        async with opened(path) as store:
+            await store.append(Batch("r", 0, 3, events(4, 5)))
+        other.say("look again")
+        assert other.hear() == "5"
+        other.say("good")
+        other.end()
+
+
 async def test_commits_that_lie_in_the_log_are_not_passed_over(shared_folder: Path) -> None:
     """Where the log's index cannot be made, the file alone would show an older state: that is refused."""
     async with opened(shared_folder / "runs.db") as store:

@@ -221,6 +221,24 @@ async def test_a_writer_that_stopped_in_its_turn_does_not_stop_the_others(
             assert not thread.is_alive(), "a writer that was overtaken did not end"
 
 
+async def test_closing_waits_for_no_turn_that_does_not_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "TURN_PATIENCE_SECONDS", 0.05)
+    path = tmp_path / "runs.db"
+    store = SQLiteStore(path)
+    await store.open()
+    await store.create(new_run())
+    fd = os.open(store.place.turn, os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    queued = store.append(Batch("r", 0, 1, events(2, 2)))
+    await asyncio.wait_for(store.close(), 60)
+    assert queued.result().seq == 2
+    await store.open()
+    await asyncio.wait_for(store.close(), 60)
+    os.close(fd)
+
+
 STOPPED = """
 await store.create(NewRun("theirs", "a", "1", "ready", ()))
 seq = 0

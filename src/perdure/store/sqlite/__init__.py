@@ -157,19 +157,18 @@ class SQLiteStore(Store):
                 return
             self._state = "closed"
             forks.unwatch(self)
-            if self._looking is not None:
-                self._looking.cancel()
             if self._watch is not None:
                 await self._watch.close()
             await asyncio.to_thread(self._disconnect)
+            if self._looking is not None:
+                self._looking.cancel()
 
     def _disconnect(self) -> None:
-        reader, writer = self._reader, self._writer
-        self._reader, self._writer = None, None
-        if reader is not None:
-            reader.close()
-        if writer is not None:
-            writer.close()
+        if self._reader is not None:
+            self._reader.close()
+        if self._writer is not None:
+            self._writer.close()
+        self._reader = self._writer = None
 
     def _ready(self) -> None:
         if self._state == "forked":

@@ -63,14 +63,17 @@ def open_writer(path: str, busy_seconds: float) -> apsw.Connection:
     return connection
 
 
-def open_reader(path: str, busy_seconds: float) -> apsw.Connection:
-    """A connection that only reads; in folders that cannot be written too, where possible."""
+def open_reader(path: str, busy_seconds: float) -> tuple[apsw.Connection, bool]:
+    """A connection that only reads; in folders that cannot be written too, where possible.
+
+    The second value is True if it sees the file alone, as it was when it was opened.
+    """
     check_file(path)
     if not os.path.exists(path):
         raise StoreUnavailable(f"there is no store at {path}", path=path)
     address = f"file:{quote(path)}?mode=ro"
     try:
-        return _reading(address, path, busy_seconds)
+        return _reading(address, path, busy_seconds), False
     except (StoreUnavailable, StoreReadOnly) as error:
         # Without the right to make the log's index, SQLite reads the file alone; which is right only while
         # the log is empty.
@@ -79,7 +82,7 @@ def open_reader(path: str, busy_seconds: float) -> apsw.Connection:
         if _size(path + "-wal"):
             remedy = f"{missing_right(path)}, and {path}-wal holds commits: give this user that right"
             raise StoreUnavailable(f"{path} cannot be read whole", remedy=remedy, path=path) from error
-        return _reading(address + "&immutable=1", path, busy_seconds)
+        return _reading(address + "&immutable=1", path, busy_seconds), True
 
 
 def _reading(address: str, path: str, busy_seconds: float) -> apsw.Connection:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ import apsw
 
 from perdure.errors import StoreError
 from perdure.store.sqlite.connection import leave_to_parent, open_reader, translate
-from perdure.store.sqlite.place import Place
+from perdure.store.sqlite.place import Place, size_of
 
 T = TypeVar("T")
 
@@ -31,6 +32,7 @@ class Reader:
         self._place = place
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="perdure-reader")
         self._reopened = 0
+        self._alone: tuple[int, ...] | None = None
 
     async def run(self, reading: Callable[[apsw.Connection], T]) -> T:
         """Do one reading in the reader's thread."""
@@ -77,14 +79,26 @@ class Reader:
                 self._disconnect()
                 return self._reopened, -1
 
+    def _stamp(self) -> tuple[int, ...]:
+        """What differs once somebody has written to the file or its log."""
+        try:
+            found = os.stat(self._place.path)
+        except OSError:
+            return ()
+        return (found.st_ino, found.st_mtime_ns, found.st_size, size_of(self._place.path + "-wal"))
+
     def _connected(self) -> apsw.Connection:
+        if self._alone is not None and self._alone != self._stamp():
+            self._disconnect()
         if self.connection is None:
-            self.connection = open_reader(self._place.path, self._place.busy_seconds)
+            stamp = self._stamp()
+            self.connection, alone = open_reader(self._place.path, self._place.busy_seconds)
+            self._alone = stamp if alone else None
             self._reopened += 1
         return self.connection
 
     def _disconnect(self) -> None:
-        connection, self.connection = self.connection, None
+        connection, self.connection, self._alone = self.connection, None, None
         if connection is not None:
             with contextlib.suppress(apsw.Error):
                 connection.close(True)

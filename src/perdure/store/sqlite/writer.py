@@ -515,8 +515,11 @@ class Writer:
 
     def _end(self, turn: Turn) -> None:
         self._signs.remove_own()
-        with self._having(turn), self.quiet:
+        taken = turn.take_within(TURN_PATIENCE_SECONDS)
+        with self.quiet:
             self._disconnect()
+        if taken:
+            turn.give()
         turn.close()
         self.turn = None
         self._closed.set()

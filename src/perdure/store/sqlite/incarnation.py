@@ -63,7 +63,7 @@ class Signs:
 
     def _begin(self, worker: str, path: str) -> Sign:
         for _ in range(_TRIES):
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             if try_lock(fd) and _is_still(path, fd):
                 os.ftruncate(fd, 0)
                 os.write(fd, f"{worker}\n{os.getpid()}\n".encode())
@@ -78,7 +78,7 @@ class Signs:
             return None
         path = _path(self.folder, worker)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDWR)
         except OSError:
             return None
         if try_lock(fd) and _is_still(path, fd):

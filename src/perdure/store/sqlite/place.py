@@ -119,7 +119,7 @@ class Reserve:
     def _fill_one_of(self, sizes: list[int]) -> bool:
         there = os.path.exists(self._path)
         try:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError:
             return False
         try:
@@ -139,8 +139,9 @@ def _fill(fd: int, size: int) -> bool:
             os.posix_fallocate(fd, 0, size)
         else:
             block = os.urandom(1 << 16)  # so that a file system that compresses keeps room for it all
+            os.lseek(fd, 0, os.SEEK_SET)
             for start in range(0, size, len(block)):
-                os.pwrite(fd, block[: size - start], start)
+                os.write(fd, block[: size - start])
             os.fsync(fd)
     except OSError:
         with contextlib.suppress(OSError):

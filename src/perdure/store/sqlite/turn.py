@@ -55,7 +55,7 @@ else:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+_FLAGS = os.O_RDWR | os.O_CREAT
 
 
 class Turn:

@@ -382,7 +382,8 @@ def _facts(wanted: Wanted, call: Call, end: BodyEnd) -> tuple[e.AnyBody, ...]:
     """What the journal says of an attempt that has ended."""
     body = _outcome(wanted, call, end)
     before = wanted.call
-    if before is not None and (before.settled or before.attempt != call.attempt):
+    acted = wanted.head.effect != "read"  # a read writes no intent: its attempt is known by its receipt alone
+    if before is not None and (before.settled or (acted and before.attempt != call.attempt)):
         # A message said what became of it while it was still going on.
         wanted.result = _NOTHING
         if isinstance(body, e.CallUnknown):

@@ -46,6 +46,7 @@ from perdure.store.standing import (
     new_standing,
     served,
     still_open,
+    told,
 )
 from perdure.store.tx import Guard
 
@@ -114,7 +115,7 @@ class MemoryStore(Store):
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a call's own code raised goes to its caller
-            future.set_exception(error)
+            future.set_exception(told(error))
         return future
 
     def _append(self, batch: Batch) -> Appended:

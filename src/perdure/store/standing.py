@@ -239,6 +239,15 @@ def check_size(limit: int, *values: bytes) -> None:
             raise TooLarge(what, bytes=len(value), limit=limit)
 
 
+def told(error: BaseException) -> BaseException:
+    """What a future can be given: it takes no StopIteration, which a user's own code may raise."""
+    if not isinstance(error, StopIteration):
+        return error
+    other = RuntimeError("a transactional call raised StopIteration")
+    other.__cause__ = error
+    return other
+
+
 def gone(run_id: str) -> RunGone:
     """The refusal for a run that was dropped."""
     return RunGone(f"run {run_id} was pruned", run_id=run_id)

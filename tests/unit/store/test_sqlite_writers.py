@@ -15,10 +15,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure.errors import StoreLocked
+from perdure.errors import StoreIO, StoreLocked
 from perdure.store import SQLiteStore
 from perdure.store.protocol import Batch, RowChange
 from perdure.store.sqlite import writer
+from perdure.store.sqlite.turn import Turn
 from perdure.testing.contract.trial import events, message, new_run, refused
 from tests.unit.store.elsewhere import elsewhere
 from tests.unit.store.test_sqlite_file import opened
@@ -319,3 +320,23 @@ def test_a_store_closed_while_its_loop_ends_loses_nothing(tmp_path: Path) -> Non
 
     asyncio.run(hurry())
     asyncio.run(look())
+
+
+async def test_a_fault_of_our_own_stops_neither_the_thread_nor_whoever_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path / "runs.db") as store:
+        await store.create(new_run())
+        with monkeypatch.context() as broken:
+            broken.setattr(writer.Writer, "_hold_back", lambda _self, _jobs: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                await store.append(Batch("r", 0, 1, events(2, 2)))
+        with monkeypatch.context() as broken:
+            broken.setattr(Turn, "take", _no_locks)
+            with refused(StoreIO):
+                await store.append(Batch("r", 0, 1, events(2, 2)))
+        assert (await store.append(Batch("r", 0, 1, events(2, 2)))).seq == 2
+
+
+def _no_locks(_turn: Turn) -> None:
+    raise OSError("no locks available")

@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -43,13 +43,20 @@ from perdure.store.sqlite.reader import Reader
 from perdure.store.sqlite.transaction import Transaction
 from perdure.store.sqlite.watch import Watch
 from perdure.store.sqlite.writer import Job, Outcome, Writer
-from perdure.store.standing import VALUE_BYTES, check_batch, check_message, check_run, check_text
+from perdure.store.standing import VALUE_BYTES, check_batch, check_message, check_run, check_text, told
 
 __all__ = ["SQLiteStore"]
 
 T = TypeVar("T")
 
 _LOOK_SECONDS = 0.5
+
+
+def _bytes_of(batch: Batch) -> int:
+    size = sum([len(event.data) for event in batch.events])
+    if batch.snapshot is not None:
+        size += len(batch.snapshot.data)
+    return size + sum([len(blob.data) for blob in batch.blobs]) if batch.blobs else size
 
 
 class SQLiteStore(Store):
@@ -238,13 +245,14 @@ class SQLiteStore(Store):
 
     def _settled(self, outcomes: list[Outcome], wrote: bool) -> None:
         for outcome in outcomes:
-            future = outcome.job.future
-            if future.done():
+            future: asyncio.Future[Any] = outcome.job.future
+            # Nobody waits for what was cancelled, or in a loop that has ended.
+            if future.done() or future.get_loop().is_closed():
                 continue
             if outcome.error is None:
                 future.set_result(outcome.value)
             else:
-                future.set_exception(outcome.error)
+                future.set_exception(told(outcome.error))
         if wrote and self._watch is not None:
             self._watch.wake()
 
@@ -258,8 +266,7 @@ class SQLiteStore(Store):
         try:
             self._ready()
             check_batch(batch, self.value_bytes)
-            size = sum([len(event.data) for event in batch.events])
-            self._put(Job(batch, future, size, batch.reserve))
+            self._put(Job(batch, future, _bytes_of(batch), batch.reserve))
         except Exception as error:  # noqa: BLE001 - every failure of an append is told by its future
             future.set_exception(error)
         return future

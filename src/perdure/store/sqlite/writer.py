@@ -202,10 +202,7 @@ class Writer:
             self._tokens.get()
             self._signalled = False
             while self._queue and self._generation == generation:
-                outcomes: list[tuple[list[Outcome], bool]] = []
-                with self._having(turn):
-                    if self._still_wanted(generation):
-                        outcomes = self._commit_queued()
+                outcomes = self._one_turn(generation, turn)
                 # Only now: to tell the loop takes the interpreter's lock, and the others wait for the turn.
                 for some, wrote in outcomes:
                     self._settle(some, wrote)
@@ -215,6 +212,16 @@ class Writer:
             if self._closing and not self._queue:
                 self._end(turn)
                 return
+
+    def _one_turn(self, generation: int, turn: Turn) -> list[tuple[list[Outcome], bool]]:
+        try:
+            with self._having(turn):
+                return self._commit_queued() if self._still_wanted(generation) else []
+        except OSError as error:
+            # The lock's own file failed. The thread must live on, and nobody may wait for ever.
+            log.exception("%s: no turn could be taken", self.place.path)
+            failure = StoreIO(f"no turn could be taken for {self.place.path}: {error}", path=self.place.path)
+            return [([Outcome(job, error=failure) for job in self._take()], False)]
 
     def _still_wanted(self, generation: int) -> bool:
         """The turn came. Whether this thread is to write, or another went on meanwhile."""
@@ -248,7 +255,10 @@ class Writer:
             group, jobs = jobs[:count], jobs[count:]
             before = self.counts.commits
             with self.quiet:
-                outcomes = self._write(group)
+                try:
+                    outcomes = self._write(group)
+                except Exception as error:  # noqa: BLE001 - the thread lives on, and whoever waits is told
+                    outcomes = [Outcome(job, error=error) for job in group]
             done.append((outcomes, self.counts.commits != before))
         if self._checkpoint_due():
             for some, wrote in done:
@@ -482,7 +492,7 @@ class Writer:
         except apsw.BusyError:  # another process is at it
             self._checked_pages = self.counts.wal_pages
             return
-        except apsw.Error as error:
+        except (apsw.Error, OSError) as error:
             log.warning("%s: checkpoint failed: %s", self.place.path, error)
             self._checked_pages = self.counts.wal_pages
             return

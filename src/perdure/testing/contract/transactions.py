@@ -58,7 +58,10 @@ class TransactionPromises(Promises):
             tx.execute("INSERT OR ROLLBACK INTO account VALUES ('ana', 1)")
             return ()
 
-        for act, kind in ((fail, ZeroDivisionError), (rolls_back, StatementFailed)):
+        def stops(_tx: Tx) -> Sequence[Stored]:
+            raise StopIteration
+
+        for act, kind in ((fail, ZeroDivisionError), (rolls_back, StatementFailed), (stops, RuntimeError)):
             after = (await trial.store.row("s")).seq
             futures = (
                 trial.store.append(Batch("s", 1, after, events(after + 1, after + 1))),

@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure import codec
 from perdure.state import events as e
-from perdure.state.record import RunRecord
+from perdure.state.record import CallRecord, RunRecord
 from perdure.store.protocol import Inbound
 
 log = logging.getLogger("perdure.run")
@@ -40,7 +40,12 @@ def late_receipt(message: Inbound) -> e.CallSettled:
     """The receipt that a late message carries."""
     data: dict[str, Any] = codec.decode(message.data)
     return e.CallSettled(
-        str(data["path"]), data["outcome"], data["value"], None, True, int(data["attempt"]), str(data["key"])
+        str(data["path"]),
+        data["outcome"],
+        data["value"],
+        final=bool(data.get("final", True)),
+        attempt=int(data["attempt"]),
+        key=str(data["key"]),
     )
 
 
@@ -75,6 +80,8 @@ def late_events(record: RunRecord, run_id: str, receipt: e.CallSettled, key: str
     call = record.calls.get(receipt.path)
     if call is None:
         return (_late(receipt, used=False),)
+    if receipt.outcome == "not_done" and not receipt.final:
+        return _not_done(record, call, receipt)
     used = call.key == key and not call.settled and call.standing != "retrying"
     late: tuple[e.AnyBody, ...] = (_late(receipt, used=used),)
     if used and record.held is not None and record.held.path == receipt.path:
@@ -86,6 +93,16 @@ def late_events(record: RunRecord, run_id: str, receipt: e.CallSettled, key: str
     if call.standing == "failed":
         return (*late, conflict(run_id, receipt, call.name, "it counts as failed"))
     return late
+
+
+def _not_done(record: RunRecord, call: CallRecord, receipt: e.CallSettled) -> tuple[e.AnyBody, ...]:
+    """A late word that an attempt certainly did not act, and may be made again: a verdict, no failure."""
+    if call.standing not in ("open", "unknown") or call.attempt != receipt.attempt:
+        return (_late(receipt, used=False),)
+    verdict = e.CallReconciled(call.path, "not_done", "late result")
+    if record.held is not None and record.held.path == call.path:
+        return (verdict, e.RunReleased("late result", "resolve"))
+    return (verdict,)
 
 
 def _late(receipt: e.CallSettled, *, used: bool) -> e.CallLate:

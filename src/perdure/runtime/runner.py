@@ -178,6 +178,7 @@ class Runner:
                 "attempt": receipt.attempt,
                 "key": key,
                 "outcome": receipt.outcome,
+                "final": receipt.final,
                 "value": receipt.value,
             }
             late = Message(self.ride.run_id, f"late-{key}-{receipt.attempt}", "late", codec.encode(data))

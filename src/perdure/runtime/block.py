@@ -211,17 +211,17 @@ class _Column:
         for expected in self.expected:
             del expected[count:]
 
-    def intact(self, part: slice) -> bool:
-        kind, records = self.kind, self.records[part]
+    def intact(self, part: slice | None = None) -> bool:
+        kind, records = self.kind, self.records if part is None else self.records[part]
         try:
             for field, expected in zip(kind.fields, self.expected, strict=True):
-                if not all(map(is_, map(field, records), expected[part])):
+                if not all(map(is_, map(field, records), expected if part is None else expected[part])):
                     return False
         except AttributeError:  # a field was deleted
             return False
         if kind.has_dict and sum(map(len, map(vars, records))) != len(kind.names) * len(records):
             return False
-        return not kind.model or list(map(_fields_set, records)) == self.sets[part]
+        return not kind.model or list(map(_fields_set, records)) == self.sets[part or _ALL]
 
 
 _fields_set: Final = attrgetter("__pydantic_fields_set__")
@@ -379,18 +379,19 @@ class Block:
     def _intact(self) -> bool:
         """Does everything below the elements hold the same objects still, in the same order?"""
         if self._containers and not (
-            self._holds_the_same(_ALL, _ALL)
+            self._holds_the_same(self._containers, self._held, self._copies)
             and (not self._twins or list(chain.from_iterable(self._twin_dicts)) == self._twin_keys)
         ):
             return False
-        return all(column.intact(_ALL) for column in self._columns.values())
+        return all(column.intact() for column in self._columns.values())
 
     def _these_intact(self, spans: list[_Span]) -> bool:
         part = slice(spans[0].containers.start, spans[-1].containers.stop)
         held = slice(spans[0].held.start, spans[-1].held.stop)
-        if not self._holds_the_same(part, held):
+        containers, copies = self._containers[part], self._copies[part]
+        if not self._holds_the_same(containers, self._held[held], copies):
             return False
-        if list(map(list, self._containers[part])) != list(map(list, self._copies[part])):
+        if list(map(list, containers)) != list(map(list, copies)):
             return False
         rows: dict[_Column, slice] = {}
         for span in spans:
@@ -398,14 +399,14 @@ class Block:
                 rows[column] = slice(rows[column].start if column in rows else row, row + 1)
         return all(column.intact(part) for column, part in rows.items())
 
-    def _holds_the_same(self, part: slice, held_part: slice) -> bool:
-        containers, expected = self._containers[part], self._held[held_part]
+    @staticmethod
+    def _holds_the_same(containers: list[Any], expected: list[Any], copies: list[Any]) -> bool:
         held = look_below(containers)
         if len(held) != len(expected) or not all(map(is_, held, expected)):
             return False
         try:
             # The same values in the same order; were they moved to other keys, or over a container's end?
-            return containers == self._copies[part]
+            return containers == copies
         except Exception:  # noqa: BLE001  the `__eq__` of a value that moved: so something did move
             return False
 

@@ -229,7 +229,7 @@ class LiveState(Generic[S]):
 def _fits(following: _Next, plain: Any) -> bool:
     for path, _, scan, _ in following.lists:
         stored = _at(plain, path)
-        if type(stored) is not list or len(stored) != len(scan.items):
+        if type(stored) is not list or len(stored) != scan.length:
             return False
     return True
 

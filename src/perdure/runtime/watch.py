@@ -30,18 +30,19 @@ RECENT: Final = 8
 
 @dataclass(slots=True)
 class Scan:
-    """One look at a watched list. `items`: the live elements; `plain`: the list's plain form, sharing with
-    the committed one what is unchanged; `anew`: indices of elements to be restored anew, and `renewed`
-    their plain forms. At the beginning, `kept` elements are the very objects of the last commit, and
-    `steady` have its content.
+    """One look at a watched list. `plain`: its plain form, sharing with the committed one what is unchanged;
+    `anew`: indices of elements to be restored anew, and `renewed` their plain forms. At the beginning, `kept`
+    elements are the very objects of the last commit, and `steady` have its content. `items`: the elements, if
+    they are not the committed ones, in their order, and more.
     """
 
-    items: list[Any]
     plain: list[Any] | Grown
+    length: int
     anew: Sequence[int]
     renewed: list[Any]
     kept: int
     steady: int
+    items: list[Any] | None = None
 
 
 class Watch:
@@ -77,29 +78,30 @@ class Watch:
 
     def scan(self, live: list[Any]) -> Scan:
         """What the list is now. Raises NotStorable."""
-        items = list.copy(live)
         count = len(self.elements)
         suspects = self.suspects()
-        if len(items) < count or not all(map(is_, self.elements, items)):
-            return self._scan_moved(items, set(suspects))
-        tail = self._lowered(items[count:])
-        anew = range(count, len(items))
+        tail = live[count:]
+        if len(live) < count or not all(map(is_, self.elements, live)):
+            return self._scan_moved(list.copy(live), set(suspects))
+        length = count + len(tail)
+        tail = self._lowered(tail)
+        anew = range(count, length)
         grown = Grown(self.plain, tail) if tail else self.plain
         if not suspects:
-            return Scan(items, grown, anew, tail, count, count)
+            return Scan(grown, length, anew, tail, count, count)
         old = self.plain
-        renewed = self._lowered([items[at] for at in suspects])
+        renewed = self._lowered([live[at] for at in suspects])
         changed = [
             (at, value) for at, value in zip(suspects, renewed, strict=True) if not same(old[at], value)
         ]
         renewed += tail
         if not changed:
-            return Scan(items, grown, [*suspects, *anew], renewed, count, count)
+            return Scan(grown, length, [*suspects, *anew], renewed, count, count)
         now = old.copy()
         for at, value in changed:
             now[at] = value
         now += tail
-        return Scan(items, now, [*suspects, *anew], renewed, count, changed[0][0])
+        return Scan(now, length, [*suspects, *anew], renewed, count, changed[0][0])
 
     def _scan_moved(self, items: list[Any], suspects: set[int]) -> Scan:
         """The same after elements were removed, inserted or replaced: they are found again by identity."""
@@ -124,13 +126,13 @@ class Watch:
                 anew.append(at)
         limit = min(len(old), len(now))
         kept, steady = _identical(items, self.elements, limit), _identical(now, old, limit)
-        return Scan(items, now, anew, [now[at] for at in anew], kept, steady)
+        return Scan(now, len(now), anew, [now[at] for at in anew], kept, steady, items)
 
     def untouched(self) -> Scan:
         """The committed list itself; elements that the step may have changed inside are to be made anew."""
         count = len(self.elements)
         anew = self.suspects()
-        return Scan(self.elements.copy(), self.plain, anew, [self.plain[at] for at in anew], count, count)
+        return Scan(self.plain, count, anew, [self.plain[at] for at in anew], count, count)
 
     def _lowered(self, values: list[Any]) -> list[Any]:
         depth = self.depth + 1
@@ -140,13 +142,19 @@ class Watch:
         """`stored` is committed now; `fresh` are the objects for `scan.anew`. `fresh` becomes the whole
         list.
         """
-        items, before = scan.items, len(self.elements)
+        before = len(self.elements)
+        if scan.items is not None:
+            self.elements = scan.items
+        items = self.elements
         if type(scan.anew) is range:
-            items[before:] = fresh
+            items += fresh
         else:
             for at, value in zip(scan.anew, fresh, strict=True):
-                items[at] = value
-        self.elements, self.plain = items, stored
+                if at < len(items):
+                    items[at] = value
+                else:
+                    items.append(value)
+        self.plain = stored
         fresh[:] = items
         if scan.kept < before:
             first = min(scan.anew[0] if scan.anew else len(items), scan.kept)

@@ -285,6 +285,7 @@ class Journal:
         if self._leader is None or self._leader.done():
             # A task of its own: it begins when the other branches have had their turn, and nobody cancels it.
             self._leader = asyncio.get_running_loop().create_task(self._lead())
+            self._leader.add_done_callback(self._led)
         cancelled = await outlast(done)
         error = done.exception()
         if (error := cancelled or error) is not None:
@@ -296,6 +297,13 @@ class Journal:
                 group, self._fenced = self._fenced, []
                 await self._write_fenced(group)
             self._add_early()
+
+    def _led(self, leader: asyncio.Task[None]) -> None:
+        """An event loop that ends cancels whatever it finds; nobody may be left waiting for this task then."""
+        if leader.cancelled():
+            group, self._fenced = self._fenced, []
+            for _, _, done in group:
+                done.set_exception(StoreError("the event loop ended before an intent was written"))
 
     async def _write_fenced(self, group: list[tuple[e.AnyBody, Fences, asyncio.Future[None]]]) -> None:
         saved = (self.record, self._digest, self._tail_bytes)

@@ -16,12 +16,15 @@ from typing import Any
 
 from perdure.agent import Agent
 from perdure.clock import SECOND
-from perdure.errors import PerdureError, StoreError
+from perdure.errors import BadSetting, PerdureError, StoreError
 from perdure.runtime.drive import Host
 from perdure.runtime.runner import drive
 from perdure.store.protocol import Claim, Claimed
 
 log = logging.getLogger("perdure.worker")
+
+DRAIN_SECONDS = 10.0
+"""So long a worker that stops waits for the steps that it executes; then they are left as they are."""
 
 RETRY_SECONDS = 0.1
 """How long a run rests after its drive failed; twice as long each time it fails again, up to SCAN_SECONDS."""
@@ -40,11 +43,16 @@ class Worker:
         *,
         concurrency: int = 100,
         check: bool = False,
+        drain_seconds: float = DRAIN_SECONDS,
     ) -> None:
+        if not agents:
+            raise BadSetting("a worker serves at least one agent")
         self.host = host
         self.agents: Mapping[str, Agent[Any, Any, Any]] = {agent.name: agent for agent in agents}
         self.concurrency = concurrency
         self.check = check
+        self.drain_seconds = drain_seconds
+        self._served = {name: frozenset[str]() for name in self.agents}
         self._drives: set[asyncio.Task[None]] = set()
         self._rests: dict[str, float] = {}  # of runs whose last drive failed here
         self._stopping = asyncio.Event()
@@ -75,12 +83,7 @@ class Worker:
             await self._freed.wait()
             return True
         since = self.host.clock.monotonic()
-        claim = Claim(
-            self.host.worker,
-            self.host.leases.seconds,
-            {name: frozenset() for name in self.agents},
-            limit=free,
-        )
+        claim = Claim(self.host.worker, self.host.leases.seconds, self._served, limit=free)
         claimed = await self.host.store.claim(claim)
         for one in claimed:
             task = asyncio.create_task(self._drive(one, since))
@@ -98,7 +101,8 @@ class Worker:
         try:
             if rest:
                 await self._rest(claimed, rest)
-            await drive(self.host, self.agents[claimed.row.agent], claimed, since, check=self.check)
+            agent = self.agents[claimed.row.agent]
+            await drive(self.host, agent, claimed, since, check=self.check, draining=self._stopping)
             return
         except PerdureError as error:
             log.error("run %s: %s", run_id, error)
@@ -109,13 +113,13 @@ class Worker:
     async def _rest(self, claimed: Claimed, seconds: float) -> None:
         """Keep the lease of a run that cannot be driven: it is not tried as fast as a store can claim."""
         try:
-            await asyncio.sleep(seconds)
+            await self._sleep(seconds)
         except asyncio.CancelledError:
             await asyncio.shield(self.host.store.release(claimed.row.run_id, claimed.row.epoch))
             raise
 
     async def _idle(self, seen: int) -> int:
-        due_in = (await self.host.store.due() - self.host.store.now()) / SECOND
+        due_in = (await self.host.store.due(self._served) - self.host.store.now()) / SECOND
         return await self._changed(seen, min(max(due_in, 0.01), SCAN_SECONDS))
 
     async def _changed(self, seen: int, seconds: float) -> int:
@@ -135,6 +139,9 @@ class Worker:
             return
 
     async def _drain(self) -> None:
+        """Let the steps that are executed end; leave those that do not in time."""
+        if self._drives:
+            await asyncio.wait(self._drives, timeout=self.drain_seconds)
         for task in self._drives:
             task.cancel()
         if self._drives:

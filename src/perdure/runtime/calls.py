@@ -25,6 +25,7 @@ from perdure.errors import (
     CallFailed,
     EffectRefused,
     InboxMoved,
+    LeaseLost,
     LeftUnknown,
     NoRun,
     NotStorable,
@@ -306,10 +307,16 @@ async def _admitted(wanted: Wanted) -> None:
         await _transact(wanted, call)
         return
     if effect != "read":
+        await drive.lease_outlasts(seconds)
         if not await _intend(wanted, call):
             return
         reached("intent.durable")
-        await drive.lease_outlasts(seconds)
+        try:
+            await drive.lease_outlasts(seconds)  # directly before the act: the commit may have taken its time
+        except LeaseLost:
+            evidence = "the lease was gone before it was sent"
+            drive.journal.append_soon(e.CallReconciled(call.path, "not_done", "engine", b"", evidence))
+            raise
     reached("call.act")
     await _act(wanted, call)
 

@@ -1,8 +1,8 @@
 """The leases of this process: held, renewed together, given up in time.
 
 A lease is judged by the store's clock; here only the monotonic clock counts, from before the claim, so that
-this
-process always believes its leases to end earlier than the store does (law 6).
+this process always believes its leases to end earlier than the store does (law 6). A store that does not
+answer cannot keep a lease from being given up in time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from perdure.clock import Clock
 from perdure.errors import StoreError
+from perdure.runtime.standstill import Standstill
 from perdure.store.protocol import Store
 
 log = logging.getLogger("perdure.leases")
@@ -23,6 +24,12 @@ LEASE_SECONDS = 30.0
 
 MARGIN_SECONDS = 1.0
 """An act begins only if the lease outlasts it by so much."""
+
+BEATS = 3
+"""How often a lease is renewed in its time."""
+
+FENCE = 0.1
+"""A lease is given up when only this part of its time is left."""
 
 
 @dataclass
@@ -41,10 +48,13 @@ class Leases:
         self._clock = clock
         self._held: dict[str, _Held] = {}
         self._task: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._standstill = Standstill()
 
     def hold(self, run_id: str, since: float, lost: Callable[[], None]) -> None:
         """Count a lease that was claimed at monotonic moment `since`; `lost` is called when it is gone."""
         self._held[run_id] = _Held(since + self.seconds, lost)
+        self._standstill.begin()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._beat())
 
@@ -61,45 +71,53 @@ class Leases:
         if held.until - self._clock.monotonic() >= needed:
             return True
         await self._renew((run_id,), max(self.seconds, needed + MARGIN_SECONDS))
-        held = self._held.get(run_id)
-        return held is not None and held.until - self._clock.monotonic() >= needed
+        return self._held.get(run_id) is held and held.until - self._clock.monotonic() >= needed
 
-    async def _renew(self, run_ids: tuple[str, ...], seconds: float) -> None:
-        before = self._clock.monotonic()
-        kept = await self.store.renew(self.worker, run_ids, seconds)
-        for run_id in run_ids:
-            held = self._held.get(run_id)
-            if held is None:
-                continue
-            if run_id in kept:
-                held.until = max(held.until, before + seconds)
-            else:
-                self._held.pop(run_id)
-                held.lost()
+    def tick(self) -> None:
+        """Give up what is running out, and begin to renew what is due."""
+        now = self._clock.monotonic()
+        for run_id, held in list(self._held.items()):
+            if held.until - self.seconds * FENCE <= now:
+                self._lose(run_id, held, "ran out before it could be renewed")
+        due = tuple(run_id for run_id, held in self._held.items() if held.until < now + self.seconds)
+        if due and (self._renewal is None or self._renewal.done()):
+            self._renewal = asyncio.get_running_loop().create_task(self._try_renewal(due))
 
     async def _beat(self) -> None:
         while self._held:
-            await asyncio.sleep(self.seconds / 3)
-            self._expire()
-            soon = self._clock.monotonic() + self.seconds
-            due = tuple(run_id for run_id, held in self._held.items() if held.until < soon)
-            if due:
-                try:
-                    await self._renew(due, self.seconds)
-                except StoreError as error:
-                    log.warning("leases of %d runs could not be renewed: %s", len(due), error.what)
+            soonest = min(held.until for held in self._held.values()) - self.seconds * FENCE
+            left = soonest - self._clock.monotonic()
+            await asyncio.sleep(min(self.seconds / BEATS, max(left, 0.01)))
+            self.tick()
 
-    def _expire(self) -> None:
-        """A lease that could not be renewed in time is given up before the store gives it away."""
-        now = self._clock.monotonic()
-        for run_id, held in list(self._held.items()):
-            if held.until <= now:
-                self._held.pop(run_id)
-                log.warning("the lease of run %s ran out before it could be renewed", run_id)
-                held.lost()
+    async def _try_renewal(self, run_ids: tuple[str, ...]) -> None:
+        try:
+            await self._renew(run_ids, self.seconds)
+        except StoreError as error:
+            log.warning("leases of %d runs could not be renewed: %s", len(run_ids), error.what)
+
+    async def _renew(self, run_ids: tuple[str, ...], seconds: float) -> None:
+        asked = {run_id: held for run_id in run_ids if (held := self._held.get(run_id)) is not None}
+        before = self._clock.monotonic()
+        kept = await self.store.renew(self.worker, tuple(asked), seconds)
+        for run_id, held in asked.items():
+            if self._held.get(run_id) is not held:
+                continue  # dropped meanwhile, perhaps claimed anew
+            if run_id in kept:
+                held.until = max(held.until, before + seconds)
+            else:
+                self._lose(run_id, held, "is another worker's")
+
+    def _lose(self, run_id: str, held: _Held, why: str) -> None:
+        self._held.pop(run_id)
+        log.warning("run %s: its lease %s", run_id, why)
+        held.lost()
 
     async def close(self) -> None:
         """End the renewals."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        self._standstill.end()
+        ending = [task for task in (self._task, self._renewal) if task is not None]
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending)

@@ -1,0 +1,69 @@
+"""A watch over the event loop: whoever blocks it stops every run of the process, and its leases too.
+
+It only looks and tells: a warning with the stack of the code that blocks. Safety does not rest on it: a
+process that stood still learns before its next act whether its lease is still its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+
+log = logging.getLogger("perdure.run")
+
+STANDSTILL_SECONDS = 5.0
+"""An event loop that has not turned for so long is told of."""
+
+
+class Standstill:
+    """Watches the loop that it was begun in, from a thread of its own, until it is ended."""
+
+    def __init__(self, seconds: float = STANDSTILL_SECONDS) -> None:
+        self.seconds = seconds
+        self._turned = 0.0
+        self._loop_thread = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._over: threading.Event | None = None
+
+    def begin(self) -> None:
+        """Watch the running loop. Twice is once."""
+        if self._over is not None:
+            return
+        self._over = threading.Event()
+        self._loop_thread = threading.get_ident()
+        self._turn()
+        name = "perdure-standstill"
+        threading.Thread(target=self._watch, args=(self._over,), name=name, daemon=True).start()
+
+    def end(self) -> None:
+        """Watch no longer."""
+        if self._over is not None:
+            self._over.set()
+            self._over = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _turn(self) -> None:
+        self._turned = time.monotonic()
+        self._timer = asyncio.get_running_loop().call_later(self.seconds / 5, self._turn)
+
+    def _watch(self, over: threading.Event) -> None:
+        told = 0.0
+        while not over.wait(self.seconds / 5):
+            turned = self._turned
+            if time.monotonic() - turned < self.seconds or turned == told:
+                continue
+            told = turned
+            frame = sys._current_frames().get(self._loop_thread)
+            stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
+            log.warning(
+                "the event loop has not turned for %g s: a step, or what it calls, blocks every run of this"
+                " process; put it into a plain def tool, which runs in a thread\n%s",
+                self.seconds,
+                stack,
+            )

@@ -104,7 +104,8 @@ class Stage:
     async def blameless(self, *worlds: World, run_id: str = RUN) -> None:
         """No law is broken between the journal and what the worlds saw."""
         acts = [act for world in worlds for act in world.acts if act.run_id == run_id]
-        assert offences(await self.events(run_id), acts) == []
+        found = offences(await self.events(run_id), acts)
+        assert found == [], found
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Verdicts about unknown calls and mismatches: pure."""

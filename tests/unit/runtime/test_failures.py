@@ -1,0 +1,1 @@
+"""Exceptions: declared, not declared, of the step; poison; what cannot be stored."""

@@ -1,0 +1,1 @@
+"""Two processes on one run."""

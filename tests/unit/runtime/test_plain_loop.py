@@ -1,0 +1,1 @@
+"""The agent without a step: a model and its tools."""

@@ -1,0 +1,1 @@
+"""Calls from where no call can be made."""

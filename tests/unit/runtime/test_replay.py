@@ -1,0 +1,1 @@
+"""After a crash recorded calls are served, in their order, and never made again."""

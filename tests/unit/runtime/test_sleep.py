@@ -1,0 +1,1 @@
+"""Sleeping: short, long, across restarts, absurd."""

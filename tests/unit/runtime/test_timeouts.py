@@ -1,0 +1,1 @@
+"""Timeouts, retries, rates and limits of tools."""

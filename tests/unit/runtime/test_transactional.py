@@ -1,0 +1,1 @@
+"""Transactional calls: with the user's own table, or not at all."""

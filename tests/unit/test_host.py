@@ -1,0 +1,1 @@
+"""Runtime: start, run, follow, messages."""

@@ -1,0 +1,1 @@
+"""The journal while its run is driven: numbers, barriers, fences, bounds."""

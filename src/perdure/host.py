@@ -193,10 +193,13 @@ class Runtime:
         while True:
             since = self.clock.monotonic()
             claimed = await self.store.claim(Claim(self.host.worker, self.host.leases.seconds, run_id=run_id))
+            left: RunRecord | None = None
             for one in claimed:
-                await drive(self.host, agent, one, since, check=check)
+                left = await drive(self.host, agent, one, since, check=check)
             row = await self.store.row(run_id)
             if row.terminal or (row.status == "held" and not row.pending and row.worker is None):
+                if left is not None and left.seq == row.seq:  # nobody has written since: no need to read it
+                    return outcome_of(agent, row, left)
                 return await self._outcome(agent, run_id)
             pause = FOLLOW_SECONDS
             if row.worker is None and row.status == "waiting":
@@ -213,7 +216,7 @@ class Runtime:
 
     async def _outcome(self, agent: Agent[Any, Any, R] | None, run_id: str) -> Outcome[R]:
         past = await load(self.store, run_id)
-        return outcome_of(agent, past)
+        return outcome_of(agent, past.row, past.record)
 
     # -- messages
 
@@ -312,9 +315,8 @@ def _check_id(run_id: str) -> None:
         raise BadRunId(f"{run_id!r:.80} cannot be a run id")
 
 
-def outcome_of(agent: Agent[Any, Any, R] | None, past: Past) -> Outcome[R]:
+def outcome_of(agent: Agent[Any, Any, R] | None, row: RunRow, record: RunRecord) -> Outcome[R]:
     """What a run has come to, as its caller sees it."""
-    record, row = past.record, past.row
     run_id = row.run_id
     if record.ended == "succeeded":
         value = codec.decode(record.value)

@@ -28,6 +28,9 @@ else:
 FORMAT: Final = 1
 """The version of everything that this room writes: the first byte of every frame."""
 
+_BARE: Final = bytes((FORMAT, 0))
+"""How a frame begins that is not compressed."""
+
 COMPRESSED: Final = 1
 """Flag: the body is a zstd frame, preceded by the body's length (4 bytes)."""
 
@@ -62,14 +65,14 @@ def pack(body: object) -> bytes:
         small = zstd.compress(data, LEVEL)
         if len(small) + 4 < len(data):
             return bytes((FORMAT, COMPRESSED)) + len(data).to_bytes(4, "big") + small
-    return bytes((FORMAT, 0)) + data
+    return _BARE + data
 
 
 def unpack(frame: bytes, type: type[T]) -> T:  # noqa: A002  (the word that callers write)
     """The body of a frame, as `type`. Raises NewerFormat (M304) or Damaged (S107)."""
     wanted: Any = type
     try:
-        data = body_of(frame)
+        data = memoryview(frame)[2:] if frame[:2] == _BARE and len(frame) > 2 else body_of(frame)
         body: T = (
             _decoder(wanted).decode(data) if _is_struct(wanted) else msgspec.convert(decode(data), wanted)
         )
@@ -80,6 +83,7 @@ def unpack(frame: bytes, type: type[T]) -> T:  # noqa: A002  (the word that call
     return body
 
 
+@lru_cache(maxsize=256)
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 

@@ -12,7 +12,7 @@ from perdure.errors import Damaged, NewerFormat, NoSuchRun, PerdureError
 from perdure.journal.outline import BLOB_HEADER, inline
 from perdure.journal.snapshots import LOAD_COSTS, pack_snapshot, unpack_snapshot
 from perdure.state import events as e
-from perdure.state.fold import fold
+from perdure.state.fold import fold, fold_all
 from perdure.state.record import RunRecord
 from perdure.store.protocol import (
     GENESIS,
@@ -69,11 +69,13 @@ async def restore(store: Store, loaded: Loaded) -> Past:
         except Damaged as damage:
             log.warning("run %s: %s; all events are read instead", run_id, damage.what)
             stored = await read_all(store, run_id)
-    size = 0
+    size, before, events = 0, record.seq, list[e.Event]()
     for item in stored:
-        event, digest = await _open(store, run_id, item, record.seq, digest)
-        record = fold(record, event, codec.decode)
+        event, digest = _opened(run_id, item, before, digest)
+        events.append(await _whole(event, store, run_id) if _outlined(item) else event)
+        before = item.seq
         size += len(item.data)
+    record = fold_all(record, events, codec.decode)
     if record.seq != loaded.row.seq:
         raise Damaged(
             f"run {run_id} ends at event {record.seq}, its row says {loaded.row.seq}", run_id=run_id
@@ -91,6 +93,23 @@ async def read_all(store: Store, run_id: str) -> list[Stored]:
 
 
 async def _open(store: Store, run_id: str, item: Stored, before: int, digest: bytes) -> tuple[e.Event, bytes]:
+    """A stored event with its large values, and the chain's digest after it."""
+    event, chained = _opened(run_id, item, before, digest)
+    return (await _whole(event, store, run_id) if _outlined(item) else event), chained
+
+
+def _outlined(item: Stored) -> bool:
+    """Whether values of an event may be kept out of line. A compressed frame hides what it holds."""
+    return bool(item.data[1]) or BLOB_HEADER in item.data
+
+
+async def _whole(event: e.Event, store: Store, run_id: str) -> e.Event:
+    body = await inline(event.body, store, run_id)
+    return event if body is event.body else e.Event(event.seq, event.at, event.epoch, body)
+
+
+def _opened(run_id: str, item: Stored, before: int, digest: bytes) -> tuple[e.Event, bytes]:
+    """A stored event as it is in its frame, and the chain's digest after it. Raises Damaged, NewerFormat."""
     chained = codec.chain(digest, item.data)
     if item.seq != before + 1:
         raise Damaged(f"run {run_id}: event {before + 1} is missing", run_id=run_id, seq=before + 1)
@@ -108,9 +127,7 @@ async def _open(store: Store, run_id: str, item: Stored, before: int, digest: by
         raise Damaged(
             f"run {run_id}: event {item.seq} carries number {event.seq}", run_id=run_id, seq=item.seq
         )
-    outlined = item.data[1] or BLOB_HEADER in item.data  # a compressed frame hides what it holds
-    body = await inline(event.body, store, run_id) if outlined else event.body
-    return (event if body is event.body else e.Event(event.seq, event.at, event.epoch, body)), chained
+    return event, chained
 
 
 async def history(store: Store, run_id: str, after: int = 0) -> list[e.Event]:

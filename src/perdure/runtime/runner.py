@@ -57,12 +57,13 @@ async def drive(
     *,
     check: bool,
     draining: asyncio.Event | None = None,
-) -> None:
+) -> RunRecord | None:
     """Carry on one claimed run until it waits, is held or has ended. `since`: monotonic, before the claim.
 
     `draining`: once it is set, the run is left at the end of its step; a cancellation leaves it at once. Both
-    keep what is recorded and give the lease back. Raises StoreError if the store fails; returns quietly if
-    the lease is lost, since the new owner goes on.
+    keep what is recorded and give the lease back. Returns the run as its last, durable write left it; None if
+    it was not for this drive to end, as when the lease is lost, since the new owner goes on. Raises StoreError
+    if the store fails.
     """
     run_id = claimed.row.run_id
     runner = Runner(host, agent, claimed, check=check, draining=draining)
@@ -86,6 +87,7 @@ async def drive(
         runner.abandon()
     if cancelled is not None:
         raise cancelled
+    return runner.ride.record if runner.over and runner.ride is not None else None
 
 
 def _failure_of(work: asyncio.Task[None]) -> BaseException | None:

@@ -16,29 +16,36 @@ from msgspec.structs import replace
 
 from perdure.errors import Damaged
 from perdure.state import events as e
-from perdure.state.patch import apply
+from perdure.state.patch import Work
 from perdure.state.record import CallRecord, Hold, RunRecord, WaitRecord
 
 Read: TypeAlias = Callable[[bytes], Any]
 """Value bytes to plain data."""
 
+Changes: TypeAlias = dict[str, Any]
+"""What an event changes in a run: fields of `RunRecord`."""
+
 
 def fold(record: RunRecord, event: e.Event, read: Read) -> RunRecord:
     """The run after one more event."""
+    return _after(record, event, Work(read))
+
+
+def fold_all(record: RunRecord, events: Iterable[e.Event], read: Read) -> RunRecord:
+    """The run after several events. Costs what they changed, however large the state is."""
+    work = Work(read)
+    for event in events:
+        record = _after(record, event, work)
+    return record
+
+
+def _after(record: RunRecord, event: e.Event, work: Work) -> RunRecord:
     if event.seq != record.seq + 1:
         raise Damaged(f"event {event.seq} follows event {record.seq}", seq=event.seq)
     if record.ended is not None:
         raise Damaged(f"event {event.seq} follows the end of the run", seq=event.seq)
-    return replace(
-        _FOLDS[type(event.body)](record, event, event.body, read), seq=event.seq, updated_at=event.at
-    )
-
-
-def fold_all(record: RunRecord, events: Iterable[e.Event], read: Read) -> RunRecord:
-    """The run after several events."""
-    for event in events:
-        record = fold(record, event, read)
-    return record
+    changes = _FOLDS[type(event.body)](record, event, event.body, work)
+    return replace(record, seq=event.seq, updated_at=event.at, **changes)
 
 
 def recorded_values(record: RunRecord) -> dict[int, bytes]:
@@ -46,27 +53,27 @@ def recorded_values(record: RunRecord) -> dict[int, bytes]:
     return {call.seq: call.value for call in record.calls.values() if call.seq}
 
 
-def _started(record: RunRecord, event: e.Event, body: e.RunStarted, read: Read) -> RunRecord:
+def _started(record: RunRecord, event: e.Event, body: e.RunStarted, work: Work) -> Changes:
     if record.seq:
         raise Damaged("run.started twice", seq=event.seq)
-    return RunRecord(
-        agent=body.agent,
-        version=body.version,
-        state_version=body.state_version,
-        goal=body.goal,
-        manifest=body.manifest,
-        principal=body.principal,
-        parent=body.parent,
-        started_at=event.at,
-        state=read(body.state),
-    )
+    return {
+        "agent": body.agent,
+        "version": body.version,
+        "state_version": body.state_version,
+        "goal": body.goal,
+        "manifest": body.manifest,
+        "principal": body.principal,
+        "parent": body.parent,
+        "started_at": event.at,
+        "state": work.read(body.state),
+    }
 
 
-def _resumed(record: RunRecord, event: e.Event, body: e.RunResumed, read: Read) -> RunRecord:
-    return replace(record, resumes=record.resumes + 1)
+def _resumed(record: RunRecord, event: e.Event, body: e.RunResumed, work: Work) -> Changes:
+    return {"resumes": record.resumes + 1}
 
 
-def _intended(record: RunRecord, event: e.Event, body: e.CallIntended, read: Read) -> RunRecord:
+def _intended(record: RunRecord, event: e.Event, body: e.CallIntended, work: Work) -> Changes:
     before = record.calls.get(body.path)
     if before is not None and before.settled:
         raise Damaged(f"call {body.path} is intended after it was settled", seq=event.seq)
@@ -86,10 +93,10 @@ def _intended(record: RunRecord, event: e.Event, body: e.CallIntended, read: Rea
         intended_epoch=event.epoch,
     )
     spent = record.spent if before else replace(record.spent, calls=record.spent.calls + 1)
-    return replace(record, calls={**record.calls, body.path: call}, spent=spent)
+    return {"calls": {**record.calls, body.path: call}, "spent": spent}
 
 
-def _settled(record: RunRecord, event: e.Event, body: e.CallSettled, read: Read) -> RunRecord:
+def _settled(record: RunRecord, event: e.Event, body: e.CallSettled, work: Work) -> Changes:
     before = record.calls.get(body.path)
     spent = record.spent
     if before is None:
@@ -116,7 +123,7 @@ def _settled(record: RunRecord, event: e.Event, body: e.CallSettled, read: Read)
         seq=event.seq,
         value=body.value,
     )
-    return replace(record, calls={**record.calls, body.path: call}, spent=spent)
+    return {"calls": {**record.calls, body.path: call}, "spent": spent}
 
 
 def _standing(outcome: e.Outcome, *, again: bool) -> Any:
@@ -132,83 +139,82 @@ def _open_call(record: RunRecord, event: e.Event, path: str) -> CallRecord:
     return call
 
 
-def _unknown(record: RunRecord, event: e.Event, body: e.CallUnknown, read: Read) -> RunRecord:
+def _unknown(record: RunRecord, event: e.Event, body: e.CallUnknown, work: Work) -> Changes:
     call = replace(
         _open_call(record, event, body.path), standing="unknown", cause=body.cause, over_at=body.over_at
     )
-    return replace(record, calls={**record.calls, body.path: call})
+    return {"calls": {**record.calls, body.path: call}}
 
 
-def _reconciled(record: RunRecord, event: e.Event, body: e.CallReconciled, read: Read) -> RunRecord:
+def _reconciled(record: RunRecord, event: e.Event, body: e.CallReconciled, work: Work) -> Changes:
     call = _open_call(record, event, body.path)
     call = replace(
         call, standing=body.verdict, seq=event.seq if body.verdict != "not_done" else 0, value=body.value
     )
-    return replace(record, calls={**record.calls, body.path: call})
+    return {"calls": {**record.calls, body.path: call}}
 
 
-def _late(record: RunRecord, event: e.Event, body: e.CallLate, read: Read) -> RunRecord:
+def _late(record: RunRecord, event: e.Event, body: e.CallLate, work: Work) -> Changes:
     if not body.used:
-        return record
+        return {}
     call = _open_call(record, event, body.path)
     call = replace(call, standing=_standing(body.outcome, again=False), seq=event.seq, value=body.value)
-    return replace(record, calls={**record.calls, body.path: call})
+    return {"calls": {**record.calls, body.path: call}}
 
 
-def _wait_opened(record: RunRecord, event: e.Event, body: e.WaitOpened, read: Read) -> RunRecord:
+def _wait_opened(record: RunRecord, event: e.Event, body: e.WaitOpened, work: Work) -> Changes:
     wait = WaitRecord(body.path, body.name, body.deadline, event.seq)
-    return replace(record, waits={**record.waits, body.path: wait})
+    return {"waits": {**record.waits, body.path: wait}}
 
 
-def _wait_closed(record: RunRecord, event: e.Event, body: e.WaitClosed, read: Read) -> RunRecord:
+def _wait_closed(record: RunRecord, event: e.Event, body: e.WaitClosed, work: Work) -> Changes:
     wait = record.waits.get(body.path)
     if wait is None or wait.closed:
         raise Damaged(f"event {event.seq} closes wait {body.path}, which is not open", seq=event.seq)
-    return replace(record, waits={**record.waits, body.path: replace(wait, closed=event.seq, how=body.how)})
+    return {"waits": {**record.waits, body.path: replace(wait, closed=event.seq, how=body.how)}}
 
 
-def _cancel(record: RunRecord, event: e.Event, body: e.CancelRequested, read: Read) -> RunRecord:
-    return record if record.cancel is not None else replace(record, cancel=body.by)
+def _cancel(record: RunRecord, event: e.Event, body: e.CancelRequested, work: Work) -> Changes:
+    return {} if record.cancel is not None else {"cancel": body.by}
 
 
-def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, read: Read) -> RunRecord:
+def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, work: Work) -> Changes:
     if body.number != record.step + 1:
         raise Damaged(f"step {body.number} is committed after step {record.step}", seq=event.seq)
-    state = apply(record.state, body.patch, recorded_values(record), read)
-    return replace(
-        record,
-        state=state,
-        step=body.number,
-        restart=0,
-        calls={},
-        waits={},
-        spent=replace(record.spent, steps=record.spent.steps + 1),
-    )
+    state = work.apply(record.state, body.patch, recorded_values(record))
+    return {
+        "state": state,
+        "step": body.number,
+        "restart": 0,
+        "calls": {},
+        "waits": {},
+        "spent": replace(record.spent, steps=record.spent.steps + 1),
+    }
 
 
-def _restarted(record: RunRecord, event: e.Event, body: e.StepRestarted, read: Read) -> RunRecord:
+def _restarted(record: RunRecord, event: e.Event, body: e.StepRestarted, work: Work) -> Changes:
     calls = {path: call for path, call in record.calls.items() if _first_seq(call) <= body.keep}
     waits = {path: wait for path, wait in record.waits.items() if wait.seq <= body.keep}
-    return replace(record, calls=calls, waits=waits, restart=record.restart + (1 if body.fresh else 0))
+    return {"calls": calls, "waits": waits, "restart": record.restart + (1 if body.fresh else 0)}
 
 
 def _first_seq(call: CallRecord) -> int:
     return call.intent or call.seq
 
 
-def _held(record: RunRecord, event: e.Event, body: e.RunHeld, read: Read) -> RunRecord:
-    return replace(record, held=Hold(body.reason, body.detail, body.remedies, body.path, event.at))
+def _held(record: RunRecord, event: e.Event, body: e.RunHeld, work: Work) -> Changes:
+    return {"held": Hold(body.reason, body.detail, body.remedies, body.path, event.at)}
 
 
-def _released(record: RunRecord, event: e.Event, body: e.RunReleased, read: Read) -> RunRecord:
-    return replace(record, held=None)
+def _released(record: RunRecord, event: e.Event, body: e.RunReleased, work: Work) -> Changes:
+    return {"held": None}
 
 
-def _finished(record: RunRecord, event: e.Event, body: e.RunFinished, read: Read) -> RunRecord:
-    return replace(record, ended=body.status, value=body.value, held=None, calls={}, waits={})
+def _finished(record: RunRecord, event: e.Event, body: e.RunFinished, work: Work) -> Changes:
+    return {"ended": body.status, "value": body.value, "held": None, "calls": {}, "waits": {}}
 
 
-_FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Read], RunRecord]] = {
+_FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Work], Changes]] = {
     e.RunStarted: _started,
     e.RunResumed: _resumed,
     e.CallIntended: _intended,

@@ -413,6 +413,7 @@ class Work:
         return node
 
     def key(self, node: Any, path: tuple[Key, ...], depth: int) -> Any:
+        """The key or index in `node` that a path means at a depth. Raises Damaged."""
         key: Any = path[depth]
         if type(node) is dict:
             if type(key) is OddKey:
@@ -429,6 +430,7 @@ class Work:
         raise _no_place(path, depth)
 
     def delete(self, node: Any, op: Delete) -> Any:
+        """`node` without a key that it has. Raises Damaged."""
         key = self.key(node, op.path, len(op.path) - 1)
         if type(node) is not dict or key not in node:
             raise _no_place(op.path, len(op.path) - 1)
@@ -437,6 +439,7 @@ class Work:
         return node
 
     def splice(self, node: Any, op: Splice) -> Any:
+        """`node`, a list or tuple, with other items in place of some. Raises Damaged."""
         if type(node) is not list and type(node) is not tuple:
             raise _no_place(op.path, len(op.path))
         if op.start < 0 or op.count < 0 or op.start + op.count > len(node):
@@ -449,6 +452,7 @@ class Work:
         return node
 
     def owned(self, node: Any) -> Any:
+        """`node` if it is a copy of ours already, else a copy."""
         if id(node) in self.own:
             return node
         copy = node.copy()
@@ -456,6 +460,7 @@ class Work:
         return copy
 
     def value(self, value: Value) -> Any:
+        """What a value of a patch stands for, as plain data. Raises Damaged."""
         if type(value) is not Ref:
             return self.read(value)  # type: ignore[arg-type]
         recorded = self.values.get(value.seq)

@@ -109,7 +109,7 @@ async def _branch(branch: Branch, work: Work, flock: _Flock) -> Ended:
 
 class _Flock:
     """The branches of one gather: at most `limit` of them inside, and the last one wakes their parent if it
-    `joins` them. Who waits for a place is not active.
+    `joins` them. Who waits for a place is not active, and is let in beyond the limit if a replay needs it.
     """
 
     def __init__(self, execution: Execution, count: int, limit: int | None, *, joins: bool) -> None:
@@ -119,6 +119,8 @@ class _Flock:
         self._joins = joins
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._replay.branch_out(count)
+        if self._free < count:
+            self._replay.door(self._let_in)
 
     async def enter(self) -> None:
         """Wait for a place, first come, first served."""
@@ -139,13 +141,20 @@ class _Flock:
 
     def leave(self) -> None:
         """Hand the place to who waits longest; it is active from this moment on."""
+        self._free += 1
+        if self._free > 0:
+            self._let_in()
+
+    def _let_in(self) -> bool:
+        """Let in who waits longest, whether there is a place or not. False: nobody waits."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
+                self._free -= 1
                 self._replay.leave()
                 waiter.set_result(None)
-                return
-        self._free += 1
+                return True
+        return False
 
     def ended(self) -> None:
         """One branch less."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 from perdure.recovery.verdicts import first_seq, records
@@ -35,6 +36,7 @@ class Replay:
         self._active = 1
         self._beats = 0
         self._watching = False
+        self._doors: list[Callable[[], bool]] = []
         self.mismatch: int | None = None
 
     @property
@@ -122,6 +124,14 @@ class Replay:
         self._active += count - 1
         self._beats += 1
 
+    def door(self, let_in: Callable[[], bool]) -> None:
+        """How a branch that waits for a place can be let in beyond the limit, if one waits.
+
+        Branches may have gone on in another order than they do now (one was blocked then, and is not any more),
+        so that the next recorded outcome belongs to one that has not even begun.
+        """
+        self._doors.append(let_in)
+
     def ended(self, *, last: bool) -> None:
         """A branch has ended; with the `last` one its parent goes on."""
         self._beats += 1
@@ -140,6 +150,8 @@ class Replay:
         elif self._next():
             self._give()
         elif self._expected and (self._ready or self._live):
+            if any(let_in() for let_in in self._doors):
+                return
             self.mismatch = self._unasked.get(self._path_of[self._expected[0]], 0)
             waiting, self._ready = self._ready, []
             for _, future in waiting:

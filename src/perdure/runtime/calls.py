@@ -174,8 +174,7 @@ def _given_up(wanted: Wanted) -> None:
     elif not branch.given_up:
         give_up(wanted.execution, wanted.path, wanted.head)
     elif call is not None and call.standing == "open":
-        evidence = "given up before it was sent"
-        wanted.drive.journal.append_soon(e.CallReconciled(call.path, "not_done", "engine", b"", evidence))
+        wanted.drive.journal.append_soon(_not_sent(call.path, call.attempt, "it was given up"))
 
 
 def head_of(execution: Execution, tool: Tool[..., Any], args: dict[str, Any]) -> e.CallHead:
@@ -314,8 +313,7 @@ async def _admitted(wanted: Wanted) -> None:
         try:
             await drive.lease_outlasts(seconds)  # directly before the act: the commit may have taken its time
         except LeaseLost:
-            evidence = "the lease was gone before it was sent"
-            drive.journal.append_soon(e.CallReconciled(call.path, "not_done", "engine", b"", evidence))
+            drive.journal.append_soon(_not_sent(call.path, call.attempt, "the lease was gone"))
             raise
     reached("call.act")
     await _act(wanted, call)
@@ -450,6 +448,12 @@ def _failed(
     value = codec.encode(codec.encode_error(error))
     key = call.key if head is not None and head.effect != "read" else ""
     return e.CallSettled(call.path, outcome, value, head, final, call.attempt, key)
+
+
+def _not_sent(path: str, attempt: int, why: str) -> e.CallSettled:
+    """The receipt of an attempt whose intent is written and which was then not made."""
+    error = codec.encode_error(NotDone(f"{why} before anything was sent"))
+    return e.CallSettled(path, "not_done", codec.encode(error), None, False, attempt)
 
 
 def _may_retry(tool: Tool[..., Any], call: Call) -> bool:

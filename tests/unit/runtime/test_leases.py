@@ -228,7 +228,7 @@ async def test_a_stale_owner_appends_nothing(memory: Stage) -> None:
 
 
 async def test_nothing_is_acted_when_the_lease_is_gone_at_the_last_moment(memory: Stage) -> None:
-    """The intent is durable, the lease is gone: no act, and the next owner takes the call for unknown."""
+    """The intent is durable, the run is another's: no act, and the new owner is told that there was none."""
     world, overtaken = World(), asyncio.Event()
 
     @perdure.tool(effect="irreversible", timeout=timedelta(seconds=20))
@@ -265,10 +265,10 @@ async def test_nothing_is_acted_when_the_lease_is_gone_at_the_last_moment(memory
         with pytest.raises(asyncio.CancelledError):
             await run
     memory.clock.advance(LEASE + 1)
-    held_run = await memory.run(made)
-    assert isinstance(held_run, Held)
-    assert held_run.reason == "unknown-outcome"
-    assert len(world) == 0
+    assert (await memory.run(made)).unwrap() == "paid"
+    assert [body.verdict for body in await memory.bodies(e.CallReconciled)] == ["not_done"]
+    assert len(world) == 1
+    await memory.blameless(world)
 
 
 async def test_an_act_that_was_not_sent_for_want_of_a_lease_did_not_happen(memory: Stage) -> None:
@@ -289,8 +289,8 @@ async def test_an_act_that_was_not_sent_for_want_of_a_lease_did_not_happen(memor
 
     set_hook(hook)
     assert (await memory.run(agent(step, pay))).unwrap() == "paid"
-    [verdict] = await memory.bodies(e.CallReconciled)
-    assert (verdict.verdict, verdict.by) == ("not_done", "engine")
+    outcomes = [(body.outcome, body.final) for body in await memory.bodies(e.CallSettled)]
+    assert outcomes == [("not_done", False), ("done", True)]
     assert len({intent.key for intent in await memory.bodies(e.CallIntended)}) == 1
     assert len(world) == 1
     await memory.blameless(world)

@@ -221,7 +221,7 @@ class Runtime:
     # -- messages
 
     async def cancel(self, run_id: str, *, by: str, note: str = "") -> bool:
-        """Ask a run to end: no new intent from now on. Tells whether it has ended. Raises RunEnded, NoSuchRun.
+        """Ask a run to end: no new intent from now on. True: it has ended. Raises RunEnded, NoSuchRun.
 
         A run that nobody drives and in which nothing is open ends at once; else whoever drives it ends it,
         once each of its calls has a verdict.

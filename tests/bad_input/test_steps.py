@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -108,10 +107,15 @@ async def test_a_swallowed_signal_commits_nothing(tmp_path: Path) -> None:
 
     async def step(run: Run[Any, Any, Any]) -> None:
         run.state["begun"] = True
-        with contextlib.suppress(BaseException):
+        swallowed = []
+        try:
             await run.sleep(timedelta(days=2))
-        with contextlib.suppress(BaseException):
+        except BaseException as signal:  # noqa: BLE001  (the mistake that is tested)
+            swallowed.append(signal)
+        try:
             await pay("o-1")
+        except BaseException as signal:  # noqa: BLE001  (the mistake that is tested)
+            swallowed.append(signal)
         run.finish("slept")
 
     await held(agent_of(step, pay), tmp_path / "perdure.db", "signal-swallowed", "BaseException")

@@ -246,7 +246,7 @@ def _told(complaints: Iterator[str]) -> None:
 @pytest.mark.parametrize("source", CODE, ids=lambda source: source.path)
 def test_a_file_is_tidy(source: Source) -> None:
     """Ceilings, head, name, handlers."""
-    _told((one for rule in (ceilings, head, swallowed) for one in rule(source)))
+    _told(one for rule in (ceilings, head, swallowed) for one in rule(source))
 
 
 @pytest.mark.parametrize("source", LIBRARY, ids=lambda source: source.path)

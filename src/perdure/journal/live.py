@@ -299,7 +299,7 @@ class Journal:
             self._add_early()
 
     def _led(self, leader: asyncio.Task[None]) -> None:
-        """An event loop that ends cancels whatever it finds; nobody may be left waiting for this task then."""
+        """An event loop that ends cancels whatever it finds; nobody may be left waiting for this task."""
         if leader.cancelled():
             group, self._fenced = self._fenced, []
             for _, _, done in group:

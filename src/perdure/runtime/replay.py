@@ -127,7 +127,7 @@ class Replay:
     def door(self, let_in: Callable[[], bool]) -> None:
         """How a branch that waits for a place can be let in beyond the limit, if one waits.
 
-        Branches may have gone on in another order than they do now (one was blocked then, and is not any more),
+        Branches may have gone on in another order than they do now (one was blocked then, and is no longer),
         so that the next recorded outcome belongs to one that has not even begun.
         """
         self._doors.append(let_in)

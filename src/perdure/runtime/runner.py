@@ -21,6 +21,7 @@ from perdure.errors import (
     LeaseLost,
     NotStorable,
     PerdureError,
+    ShapeMismatch,
     Signal,
     StaleEpoch,
     StoreError,
@@ -61,9 +62,9 @@ async def drive(
     """Carry on one claimed run until it waits, is held or has ended. `since`: monotonic, before the claim.
 
     `draining`: once it is set, the run is left at the end of its step; a cancellation leaves it at once. Both
-    keep what is recorded and give the lease back. Returns the run as its last, durable write left it; None if
-    it was not for this drive to end, as when the lease is lost, since the new owner goes on. Raises StoreError
-    if the store fails.
+    keep what is recorded and give the lease back. Returns the run as its last, durable write left it; None
+    if it was not for this drive to end, as when the lease is lost, since the new owner goes on. Raises
+    StoreError if the store fails.
     """
     run_id = claimed.row.run_id
     runner = Runner(host, agent, claimed, check=check, draining=draining)
@@ -330,7 +331,7 @@ class Runner:
         number = ride.record.step + 1
         try:
             patch = ride.live.patch(execution.values)
-        except NotStorable as error:
+        except (NotStorable, ShapeMismatch) as error:
             await self._failed(ride, error)
             return
         if self.check and (problem := await self._checked(ride, execution, step, patch)) is not None:

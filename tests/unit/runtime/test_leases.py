@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,7 +59,7 @@ async def held(*run_ids: str) -> tuple[Deaf, MovableClock, Leases, list[str]]:
     leases, lost = Leases(store, "w", clock, 30.0), []
     for run_id in run_ids:
         assert await store.claim(Claim("w", 30.0, run_id=run_id))
-        leases.hold(run_id, clock.monotonic(), lambda run_id=run_id: lost.append(run_id))  # type: ignore[misc]
+        leases.hold(run_id, clock.monotonic(), partial(lost.append, run_id))
     return store, clock, leases, lost
 
 

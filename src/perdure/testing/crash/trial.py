@@ -1,0 +1,137 @@
+"""One trial: a run that is killed at given points, resumed until it ends, and judged.
+
+The judge reads the store's file, the outside's book and the acknowledgements, in the parent, whose engine
+is whole even when the child's was broken on purpose. An empty list of offences is the verdict that nothing
+was lost, nothing repeated and nothing hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perdure.errors import PerdureError
+from perdure.testing.crash.kill import Kill
+from perdure.testing.crash.life import Ground, Life, live_forked
+from perdure.testing.crash.look import Look, look
+from perdure.testing.crash.promise import broken_promises
+from perdure.testing.crash.scenario import RUN_ID, Scenario
+from perdure.testing.oracle import Ending, made_again, offences, settled_paths
+
+LIVES = 4
+"""A run that has not ended after so many lives that nobody killed does not end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is tried. `expected` is the ending of the run that nobody killed; None: whatever comes."""
+
+    scenario: Scenario
+    kills: tuple[Kill, ...] = ()
+    breakage: Callable[[], None] | None = None
+    expected: Ending | None = None
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of a trial. `reached` are the boundaries of the last life, `killed` how many kills struck."""
+
+    offences: list[str] = field(default_factory=list)
+    killed: int = 0
+    lives: int = 0
+    ending: Ending | None = None
+    reached: tuple[str, ...] = ()
+    acts: int = 0
+    unknowns: int = 0
+    acknowledged: int = 0
+
+
+def run_trial(trial: Trial, folder: Path) -> Verdict:
+    """Live, die and resume in `folder`, which must be empty, and judge."""
+    ground, verdict = Ground(folder), Verdict()
+    ground.prepare()
+    judge = _Judge(trial, ground, verdict)
+    kills: list[Kill | None] = [*trial.kills, *(None for _ in range(LIVES))]
+    for kill in kills:
+        death = live_forked(Life(trial.scenario, kill, trial.breakage), ground)
+        verdict.lives += 1
+        verdict.killed += death.killed
+        judge.look()
+        if death.ended:
+            judge.ending()
+            return verdict
+        if not death.killed:
+            judge.add([f"it ended with {death}: {_last_words(ground)}"])
+        if verdict.offences and trial.breakage is not None:
+            return verdict
+    judge.add(["the run does not end"])
+    return verdict
+
+
+def _last_words(ground: Ground) -> str:
+    words = ground.words.read_text(errors="replace").strip().splitlines() if ground.words.exists() else []
+    return " | ".join(words[-3:])[-600:]
+
+
+class _Judge:
+    """Looks at what lies on disk after each life, and remembers what must not be done again."""
+
+    def __init__(self, trial: Trial, ground: Ground, verdict: Verdict) -> None:
+        self._trial = trial
+        self._ground = ground
+        self._verdict = verdict
+        self._settled: set[str] = set()
+        self._acts = 0
+        self._said: set[str] = set()
+        self.seen: Look | None = None
+
+    def add(self, offences: Iterable[str]) -> None:
+        """Say each offence once, with the life after which it was first seen."""
+        for what in offences:
+            if what not in self._said:
+                self._said.add(what)
+                self._verdict.offences.append(f"after life {self._verdict.lives}: {what}")
+
+    def look(self) -> None:
+        """Judge what is durable now."""
+        acts = self._ground.outside.acts(RUN_ID)
+        try:
+            self.seen = look(self._ground.store, RUN_ID)
+        except PerdureError as error:
+            self.add([f"the run cannot be read: {error.what}"])
+            return
+        seen = self.seen
+        self.add(broken_promises(self._ground.told.read(), RUN_ID, seen))
+        self.add(made_again(self._settled, acts[self._acts :]))
+        self._acts = len(acts)
+        if seen is None:
+            self.add(f"{act.tool} was made and there is no run" for act in acts)
+            return
+        if not seen.verification.ok:
+            self.add([seen.verification.what])
+        self.add(offences(seen.events, acts))
+        self._settled = settled_paths(seen.events)
+
+    def ending(self) -> None:
+        """Judge how it ended."""
+        seen, verdict = self.seen, self._verdict
+        if seen is None:
+            self.add(["the run is gone"])
+            return
+        verdict.ending = Ending.of(seen.record)
+        verdict.reached = tuple(self._ground.hits.read_text(encoding="utf-8").split())
+        verdict.acts = self._acts
+        verdict.unknowns = sum(event.kind == "call.unknown" for event in seen.events)
+        verdict.acknowledged = len(self._ground.told.read().events)
+        if self._trial.expected is not None:
+            self.add(_differences(self._trial.scenario, self._trial.expected, verdict.ending))
+
+
+def _differences(scenario: Scenario, expected: Ending, ending: Ending) -> Iterator[str]:
+    for name in scenario.same:
+        if getattr(expected, name) != getattr(ending, name):
+            yield (
+                f"{name} is {ending.told()[name]!r:.200},"
+                f" in the run that was not killed {expected.told()[name]!r:.200}"
+            )

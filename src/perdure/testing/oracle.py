@@ -1,0 +1,261 @@
+"""What must hold between a run's journal and what the outside saw of it.
+
+`offences` holds a run's events against the acts that the outside recorded, and says in words what should
+not be: laws 2, 3, 4, 15 and 17, and the life of each call. It judges what is written and never asks the
+engine, so that a broken engine cannot excuse itself. It reads no store, no clock and no file.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure import codec
+from perdure.state import events as e
+from perdure.state.record import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One thing that a tool's body did outside. `number` is its place in the outside's own order.
+
+    `args` is a digest of the arguments, `reply` the value bytes of what was answered, whether or not the
+    answer arrived; both in hex.
+    """
+
+    number: int
+    run_id: str
+    path: str
+    key: str
+    attempt: int
+    effect: str
+    tool: str
+    args: str
+    reply: str
+
+
+@dataclass(slots=True)
+class _Life:
+    """What the journal has said of one call so far."""
+
+    standing: str = "new"
+    effect: str = ""
+    key: str = ""
+    digest: bytes = b""
+    attempt: int = 0
+    epoch: int = 0
+
+
+@dataclass(slots=True)
+class _Book:
+    """A journal being read, beside the acts."""
+
+    acts: Mapping[tuple[str, int], list[Act]]
+    lives: dict[str, _Life] = field(default_factory=lambda: defaultdict(_Life))
+    waits: set[str] = field(default_factory=set)
+    cancelled: bool = False
+    ended: bool = False
+
+
+def offences(events: Sequence[e.Event], acts: Iterable[Act]) -> list[str]:
+    """Everything that should not be, of one run. `acts`: what the outside recorded of it, reads included."""
+    by_attempt: dict[tuple[str, int], list[Act]] = defaultdict(list)
+    acting = [act for act in acts if act.effect != "read"]
+    for act in acting:
+        by_attempt[act.key, act.attempt].append(act)
+    book = _Book(by_attempt)
+    found: list[str] = []
+    for before, event in zip([None, *events], events, strict=False):
+        found += [f"event {event.seq}: {what}" for what in _order(before, event)]
+        found += [f"event {event.seq} ({event.kind}): {what}" for what in _event(book, event)]
+    found += _unintended(events, acting)
+    found += [
+        f"{len(same)} acts of {same[0].tool} under key {key}, attempt {attempt}"
+        for (key, attempt), same in by_attempt.items()
+        if len(same) > 1
+    ]
+    return found
+
+
+def _order(before: e.Event | None, event: e.Event) -> Iterator[str]:
+    if event.seq != (before.seq if before else 0) + 1:
+        yield "the numbers have a gap"
+    if before is not None and event.epoch < before.epoch:
+        yield f"epoch {event.epoch} writes after epoch {before.epoch}"
+
+
+def _event(book: _Book, event: e.Event) -> Iterator[str]:
+    body = event.body
+    if book.ended:
+        yield "something follows the end"
+    match body:
+        case e.CallIntended():
+            yield from _intended(book, event, body)
+        case e.CallSettled():
+            yield from _settled(book, event, body)
+        case e.CallUnknown():
+            yield from _must_be(book, body.path, "open", "unknown")
+            book.lives[body.path].standing = "unknown"
+        case e.CallReconciled():
+            yield from _reconciled(book, body)
+        case e.CallLate(used=True):
+            yield from _must_be(book, body.path, "open", "unknown", "not_done")
+            book.lives[body.path].standing = body.outcome
+        case e.WaitOpened():
+            if body.path in book.waits:
+                yield f"wait {body.path} is opened a second time"
+            book.waits.add(body.path)
+        case e.CancelRequested():
+            book.cancelled = True
+        case e.StepCommitted() | e.RunFinished():
+            yield from _all_settled(book)
+            book.lives.clear()
+            book.ended = isinstance(body, e.RunFinished)
+        case e.StepRestarted():
+            for path in list(book.lives):
+                del book.lives[path]
+            book.waits.clear()
+        case _:
+            return
+
+
+def _intended(book: _Book, event: e.Event, body: e.CallIntended) -> Iterator[str]:
+    life = book.lives[body.path]
+    call = f"call {body.path} ({body.head.name})"
+    if book.cancelled:
+        yield f"{call} is intended after a cancel"
+    if body.attempt != life.attempt + 1:
+        yield f"{call}: attempt {body.attempt} follows attempt {life.attempt}"
+    if life.standing in ("done", "failed", "left-unknown"):
+        yield f"{call} is made again after it was settled"
+    elif life.standing in ("open", "unknown") and body.head.effect == "irreversible":
+        yield f"{call} is irreversible and is made again without a verdict"
+    elif life.standing == "open":
+        yield f"{call} is made again and was never said to be unknown"
+    if life.standing in ("open", "unknown", "not_done") and (body.key, body.head.digest) != (
+        life.key,
+        life.digest,
+    ):
+        yield f"{call} is sent again with another key or other arguments"
+    book.lives[body.path] = _Life(
+        "open", body.head.effect, body.key, body.head.digest, body.attempt, event.epoch
+    )
+
+
+def _settled(book: _Book, event: e.Event, body: e.CallSettled) -> Iterator[str]:
+    life = book.lives[body.path]
+    effect = body.head.effect if body.head is not None else life.effect
+    if life.standing in ("done", "failed", "left-unknown"):
+        yield f"call {body.path} is settled a second time"
+    if body.head is None:
+        yield from _must_be(book, body.path, "open")
+        if life.standing == "open" and life.epoch != event.epoch:
+            yield f"call {body.path} has a receipt of epoch {event.epoch} for an intent of {life.epoch}"
+    if effect in ("idempotent", "irreversible") and body.outcome == "done":
+        yield from _receipt(book, life, body.path, body.value)
+    life.standing = body.outcome if body.final or body.outcome == "done" else _again(body.outcome)
+    life.attempt = body.attempt
+    if body.final and body.outcome == "not_done":
+        life.standing = "failed"
+
+
+def _again(outcome: str) -> str:
+    return "not_done" if outcome == "not_done" else "retrying"
+
+
+def _receipt(book: _Book, life: _Life, path: str, value: bytes) -> Iterator[str]:
+    done = book.acts.get((life.key, life.attempt), [])
+    if not done:
+        yield f"call {path} has a receipt and was never made"
+    elif value.hex() not in {act.reply for act in done}:
+        yield f"call {path} has a receipt that is not what the outside answered"
+
+
+def _reconciled(book: _Book, body: e.CallReconciled) -> Iterator[str]:
+    yield from _must_be(
+        book, body.path, *(("open",) if body.by.startswith(("person:", "late")) else ()), "unknown"
+    )
+    life = book.lives[body.path]
+    happened = book.acts.get((life.key, life.attempt), [])
+    if body.verdict == "not_done" and happened:
+        yield f"call {body.path} is said not to have happened, and it did"
+    if body.verdict == "done" and not any(act.reply == body.value.hex() for act in happened):
+        yield f"call {body.path} is said to have happened, and it did not, or not so"
+    life.standing = body.verdict
+
+
+def _must_be(book: _Book, path: str, *standings: str) -> Iterator[str]:
+    if (now := book.lives[path].standing) not in standings:
+        yield f"call {path} is {now} at this point"
+
+
+def _all_settled(book: _Book) -> Iterator[str]:
+    for path, life in book.lives.items():
+        if life.standing in ("open", "unknown"):
+            yield f"call {path} is still {life.standing}"
+
+
+def _unintended(events: Sequence[e.Event], acting: Iterable[Act]) -> Iterator[str]:
+    """Acts whose intent is not in the journal: law 1, as far as the outside can see it."""
+    intents = {
+        (event.body.path, event.body.key, event.body.attempt)
+        for event in events
+        if isinstance(event.body, e.CallIntended)
+    }
+    for act in acting:
+        if act.effect != "transactional" and (act.path, act.key, act.attempt) not in intents:
+            yield f"{act.tool} at {act.path}, attempt {act.attempt}, was made without an intent"
+
+
+def made_again(settled: Iterable[str], later: Iterable[Act]) -> list[str]:
+    """Law 4, reads included: acts made after the outcome of their call was recorded. `settled`: paths."""
+    known = set(settled)
+    return [
+        f"{act.tool} at {act.path} was made again after its outcome had been recorded"
+        for act in later
+        if act.path in known
+    ]
+
+
+def settled_paths(events: Iterable[e.Event]) -> set[str]:
+    """The calls that these events have settled for good."""
+    since: dict[str, int] = {}
+    for event in events:
+        match event.body:
+            case e.CallSettled(path=path, final=final, outcome=outcome) if final or outcome == "done":
+                since[path] = event.seq
+            case e.CallReconciled(path=path, verdict=verdict) if verdict != "not_done":
+                since[path] = event.seq
+            case e.CallLate(path=path, used=True):
+                since[path] = event.seq
+            case e.StepRestarted(keep=keep):
+                since = {path: seq for path, seq in since.items() if seq <= keep}
+            case _:
+                pass
+    return set(since)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What must be the same whether a run was killed or not: value bytes in hex. Times and epochs may
+    differ.
+    """
+
+    status: str
+    step: int
+    state: str
+    value: str
+
+    @classmethod
+    def of(cls, record: RunRecord) -> Ending:
+        """A run's ending, or where it stands."""
+        status = record.ended or ("held" if record.held is not None else "open")
+        return cls(status, record.step, codec.encode(record.state).hex(), record.value.hex())
+
+    def told(self) -> dict[str, Any]:
+        """The same, for people."""
+        state = codec.decode(bytes.fromhex(self.state))
+        value = codec.decode(bytes.fromhex(self.value)) if self.value else None
+        return {"status": self.status, "step": self.step, "state": state, "value": value}

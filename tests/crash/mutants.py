@@ -1,0 +1,202 @@
+"""The engine, broken on purpose: each function breaks one promise in the process that calls it.
+
+They are for tests/crash/test_controls.py: a harness that stays silent about one of them proves nothing.
+Every mutant runs well as long as nobody kills it; only a crash at the right place brings the breakage out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec.structs import replace
+
+from perdure import codec
+from perdure.agent import Call
+from perdure.journal import live
+from perdure.recovery import verdicts
+from perdure.runtime import calls, drive, reconcile, runner
+from perdure.runtime.body import run_body
+from perdure.runtime.boundary import reached
+from perdure.state import events as e
+from perdure.store.protocol import Appended, Batch
+from perdure.store.sqlite import SQLiteStore
+
+
+def _patch(owner: Any, name: str, value: Any) -> None:
+    setattr(owner, name, value)
+
+
+def intent_not_awaited() -> None:
+    """The act does not wait for its intent."""
+
+    async def intend(self: Any, body: Any, fences: Any) -> None:
+        await self.append(body)
+
+    _patch(live.Journal, "intend", intend)
+
+
+def receipt_before_call() -> None:
+    """The receipt is written first, then the call is made: a guess that is right unless we die in between."""
+    body, append = run_body, live.Journal.append
+
+    async def early(ride: Any, call: Call, tool: Any) -> Any:
+        if call.effect == "irreversible":
+            guess = codec.encode("rf-{}-{}".format(*call.args.values()))
+            await ride.journal.append(e.CallSettled(call.path, "done", guess, None, True, call.attempt))
+            await ride.journal.barrier()
+            reached("receipt.queued")
+        return await body(ride, call, tool)
+
+    async def once(self: Any, *bodies: Any, taken: Any = ()) -> int:
+        kept = [one for one in bodies if not isinstance(one, e.CallLate)]
+        return await append(self, *kept, taken=taken)
+
+    _patch(calls, "run_body", early)
+    _patch(live.Journal, "append", once)
+
+
+def settled_calls_made_again() -> None:
+    """A resumed run forgets what the open step had settled."""
+    load = runner.Runner._load
+
+    async def forgetful(self: Any) -> Any:
+        ride = await load(self)
+        record = ride.journal.record
+        kept = {path: call for path, call in record.calls.items() if not call.settled}
+        ride.journal.record = replace(record, calls=kept)
+        return ride
+
+    _patch(runner.Runner, "_load", forgetful)
+
+
+def key_changed_on_resend() -> None:
+    """Each attempt has a key of its own."""
+    identity = calls._identity
+
+    def fresh(wanted: Any, seconds: float) -> Call:
+        call = identity(wanted, seconds)
+        return replace(call, key=f"{call.key}-{call.attempt}")
+
+    _patch(calls, "_identity", fresh)
+
+
+def irreversible_retried() -> None:
+    """After a crash an irreversible call is simply made again."""
+    decide = verdicts.after_unknown
+
+    def naive(call: Any, policy: Any, now: int) -> Any:
+        return verdicts.Again() if call.effect == "irreversible" else decide(call, policy, now)
+
+    for room in (verdicts, reconcile, calls):
+        if hasattr(room, "after_unknown"):
+            _patch(room, "after_unknown", naive)
+
+
+def acknowledged_before_commit() -> None:
+    """The store says done before it is."""
+    append = SQLiteStore.append
+
+    def hasty(self: Any, batch: Batch) -> asyncio.Future[Appended]:
+        future = append(self, batch)
+        if batch.act is not None or future.done():
+            return future
+        early: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        early.set_result(Appended(batch.after + len(batch.events), self.now()))
+        future.add_done_callback(lambda done: done.exception())
+        return early
+
+    _patch(SQLiteStore, "append", hasty)
+
+
+def unknown_not_recorded() -> None:
+    """A resumed run settles open calls without ever saying that they were unknown."""
+    append = live.Journal.append
+
+    async def quiet(self: Any, *bodies: Any, taken: Any = ()) -> int:
+        kept = [one for one in bodies if not (isinstance(one, e.CallUnknown) and one.cause == "crash")]
+        return await append(self, *kept, taken=taken)
+
+    _patch(live.Journal, "append", quiet)
+
+
+def hook_not_asked() -> None:
+    """A resumed run takes for granted that nothing happened."""
+
+    async def assume(ride: Any, call: Any, tool: Any, ask: Any) -> None:
+        await ride.journal.append(e.CallReconciled(call.path, "not_done", "hook"))
+
+    _patch(reconcile, "_ask", assume)
+
+
+def messages_taken_apart() -> None:
+    """A message is taken in a commit of its own, before what it means is written."""
+    append = live.Journal.append
+
+    async def apart(self: Any, *bodies: Any, taken: Any = ()) -> int:
+        if taken:
+            await asyncio.wait(
+                [self.store.append(Batch(self.run_id, self.epoch, self._sent, taken=tuple(taken)))]
+            )
+        return await append(self, *bodies)
+
+    _patch(live.Journal, "append", apart)
+
+
+def end_apart_from_last_step() -> None:
+    """The last step and the end of the run are two commits."""
+    close = live.Journal.close
+
+    async def apart(self: Any, change: Any, *bodies: Any, outbox: Any = ()) -> None:
+        if len(bodies) > 1:
+            await self.append(*bodies[:-1])
+            await self.barrier()
+            reached("run.finished")
+        await close(self, change, *bodies[-1:], outbox=outbox)
+
+    _patch(live.Journal, "close", apart)
+
+
+def timer_begun_anew() -> None:
+    """A resumed run sleeps from the beginning."""
+    load = runner.Runner._load
+
+    async def forgetful(self: Any) -> Any:
+        ride = await load(self)
+        record = ride.journal.record
+        ride.journal.record = replace(record, waits={})
+        return ride
+
+    _patch(runner.Runner, "_load", forgetful)
+
+
+def transaction_in_two() -> None:
+    """A transactional call commits first; its receipt follows in another write."""
+    transact = live.Journal.transact
+
+    async def apart(self: Any, act: Any, *, seconds: float, fences: Any) -> Any:
+        facts: list[Any] = []
+
+        def without(tx: Any) -> Any:
+            facts.extend(act(tx))
+            return ()
+
+        await transact(self, without, seconds=seconds, fences=fences)
+        await self.append(*facts)
+        return tuple(facts)
+
+    _patch(live.Journal, "transact", apart)
+
+
+def cancel_not_fenced() -> None:
+    """An intent does not look whether a message has come."""
+    intend = live.Journal.intend
+
+    async def look_away(self: Any) -> None:
+        return
+
+    async def blind(self: Any, body: Any, fences: Any) -> None:
+        await intend(self, body, live.Fences())
+
+    _patch(live.Journal, "intend", blind)
+    _patch(drive.Drive, "glance", look_away)

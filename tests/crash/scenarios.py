@@ -1,0 +1,329 @@
+"""What the crash tests try: agents that, together, pass every boundary of the engine.
+
+Each is small, so that every point of it can be tried. Their tools act on an outside world that survives the
+kill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from perdure.agent import Agent, Done, Hybrid, NotDone, Retry, current_call
+from perdure.testing.crash.outside import Outside, reply_of
+from perdure.testing.crash.scenario import Hands, Scenario, truthful
+
+SOON = timedelta(seconds=2)
+"""How long a call may take, by the trial's hurried clock: also how long a NotDone is not believed."""
+
+
+# ----------------------------------------------------------------------------------- the plain loop, with a
+# hook
+
+
+def _refunds(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
+    """No step of its own: a model that looks an order up, pays it back, and answers."""
+    desk: Agent[Any, Any, Any] = Agent("desk")
+
+    @desk.model("scripted")
+    async def chat(messages: list[Any], tools: list[Any]) -> dict[str, Any]:
+        said = sum(message["role"] == "tool" for message in messages)
+        outside.act(said)
+        if said == 2:
+            return {"role": "assistant", "content": f"Done: {messages[-1]['content']}"}
+        name, arguments = [("order", '{"order_id": "o-1"}'), ("refund", '{"order_id": "o-1", "cents": 12}')][
+            said
+        ]
+        call = {"id": f"c{said}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+    @desk.tool(effect="read")
+    async def order(order_id: str) -> dict[str, Any]:
+        return dict(outside.act({"id": order_id, "cents": 1200}))
+
+    @desk.tool(effect="irreversible", timeout=SOON)
+    async def refund(order_id: str, cents: int) -> str:
+        return str(outside.act(f"rf-{order_id}-{cents}"))
+
+    @refund.reconcile
+    async def refunded(order_id: str, cents: int) -> Done[str] | NotDone:
+        found = outside.find(current_call().key)
+        return Done(str(reply_of(found))) if found else NotDone()
+
+    return desk
+
+
+refunds = Scenario("refunds", _refunds, "Refund o-1.")
+
+
+# ------------------------------------------------------------------------------------------- a person must
+# tell
+
+
+def _letters(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
+    """Irreversible acts that nobody can look up; the answer of the second is lost."""
+    post = Agent("post", state=dict, start=lambda goal: {"sent": []})
+
+    @post.tool(effect="irreversible")
+    async def send(to: str) -> str:
+        return str(outside.act(f"sent to {to}", lose=1 if to == "bob" else 0))
+
+    @post.step
+    async def step(run: Any) -> None:
+        sent = run.state["sent"]
+        to = ["ada", "bob", "eve"][len(sent)]
+        sent.append(await send(to))
+        if to == "eve":
+            run.finish(len(sent))
+
+    return post
+
+
+letters = Scenario("letters", _letters)
+
+
+# ------------------------------------------------------------------------------------- lost replies, and
+# retries
+
+
+class NoMoney(Exception):
+    """A definite failure."""
+
+
+def _orders(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
+    """An idempotent call whose first answer is lost; a read and an irreversible call that fail and are
+    retried; an irreversible one with a hook whose answer is lost.
+    """
+    shop = Agent("shop", state=dict, start=lambda goal: {"log": []}, durability="step")
+
+    @shop.tool(effect="idempotent")
+    async def book(item: str) -> str:
+        return str(outside.act(f"booked {item}", lose=1))
+
+    @shop.tool(effect="read", retry=Retry(attempts=3, backoff=0.1))
+    async def stock(item: str) -> int:
+        outside.act(7)
+        if current_call().attempt < 2:
+            raise ConnectionError("no stock today")
+        return 7
+
+    @shop.tool(effect="irreversible", raises=[NoMoney])
+    async def charge(cents: int) -> str:
+        if cents > 100:
+            raise NoMoney("the card is empty")
+        return str(outside.act(f"charged {cents}"))
+
+    @shop.tool(effect="irreversible", retry=Retry(attempts=3, backoff=0.1))
+    async def reserve(item: str) -> str:
+        if current_call().attempt < 2:
+            raise NotDone("the door was shut")
+        return str(outside.act(f"reserved {item}"))
+
+    @shop.tool(effect="irreversible", timeout=SOON)
+    async def ship(item: str) -> str:
+        return str(outside.act(f"shipped {item}", lose=1))
+
+    @ship.reconcile
+    async def shipped(item: str) -> Done[str] | NotDone:
+        found = outside.find(current_call().key)
+        return Done(str(reply_of(found))) if found else NotDone()
+
+    @shop.step
+    async def step(run: Any) -> None:
+        log = run.state["log"]
+        if not log:
+            log += [await stock("tea"), await book("tea"), await reserve("tea")]
+            return
+        try:
+            await charge(500)
+        except NoMoney as error:
+            log.append(str(error))
+        log += [await charge(50), await ship("tea")]
+        run.finish(log)
+
+    return shop
+
+
+orders = Scenario("orders", _orders)
+
+
+# --------------------------------------------------------------------------------------------- the store's
+# own tables
+
+
+def _transfers(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
+    """Transactional calls: rows in the user's tables, beside reads and an irreversible call in one step."""
+    bank = Agent("bank", state=dict, start=lambda goal: {"rows": []}, storage="snapshot")
+
+    @bank.tool(effect="transactional")
+    def move(cents: int) -> int:
+        call = current_call()
+        call.tx.execute("CREATE TABLE IF NOT EXISTS moved (run TEXT, cents INTEGER)")
+        call.tx.execute("INSERT INTO moved VALUES (?, ?)", (call.run_id, cents))
+        return int(call.tx.execute("SELECT sum(cents) FROM moved WHERE run = ?", (call.run_id,))[0][0])
+
+    @bank.tool(effect="read")
+    async def rate() -> int:
+        return int(outside.act(3))
+
+    @bank.tool(effect="irreversible")
+    async def tell(what: str) -> str:
+        return str(outside.act(f"told {what}"))
+
+    @bank.step
+    async def step(run: Any) -> None:
+        rows = run.state["rows"]
+        rows.append(await run.call(move, await rate()))
+        if len(rows) == 2:
+            rows.append(await tell(str(rows)))
+            rows.append(await run.call(move, 4))
+            run.finish(rows)
+
+    return bank
+
+
+transfers = Scenario("transfers", _transfers)
+
+
+# -----------------------------------------------------------------------------------------------------
+# branches
+
+
+def _errands(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
+    """Branches of every class at once, and a map; the branches end in an order that is not their own."""
+    errands = Agent("errands", state=dict, start=lambda goal: {"done": []}, storage=Hybrid(every=3))
+
+    @errands.tool(effect="read")
+    async def look(what: str) -> str:
+        await asyncio.sleep(0.002)
+        return str(outside.act(f"saw {what}"))
+
+    @errands.tool(effect="idempotent")
+    async def book(what: str) -> str:
+        return str(outside.act(f"booked {what}", lose=1 if what == "b" else 0))
+
+    @errands.tool(effect="irreversible", timeout=SOON)
+    async def pay(what: str) -> str:
+        return str(outside.act(f"paid {what}"))
+
+    @pay.reconcile
+    async def paid(what: str) -> Done[str] | NotDone:
+        found = outside.find(current_call().key)
+        return Done(str(reply_of(found))) if found else NotDone()
+
+    @errands.tool(effect="irreversible")
+    async def post(what: str) -> str:
+        return str(outside.act(f"posted {what}"))
+
+    @errands.step
+    async def step(run: Any) -> None:
+        done = run.state["done"]
+        if not done:
+            done += await run.gather(look("a"), book("b"), pay("c"), post("d"))
+        elif len(done) < 6:
+            done += await run.map(post, ["e", "f"], limit=2)
+            run.now(), run.random(), run.new_id()
+        else:
+            run.finish(sorted(done))
+
+    return errands
+
+
+branches = Scenario("branches", _errands)
+
+
+# ------------------------------------------------------------------------------------------------ timers
+# and strict
+
+
+def _naps(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
+    """Sleeps between acts, everything durable at once."""
+    naps = Agent("naps", state=dict, start=lambda goal: {"n": 0}, durability="strict")
+
+    @naps.tool(effect="idempotent")
+    async def ring(n: int) -> int:
+        return int(outside.act(n + 1))
+
+    @naps.step
+    async def step(run: Any) -> None:
+        first = await ring(run.state["n"])
+        await run.sleep(1.5)
+        run.state["n"] = await ring(first)
+        await run.gather(run.sleep(0.5), ring(100))
+        if run.state["n"] >= 4:
+            run.finish(run.state["n"])
+
+    return naps
+
+
+naps = Scenario("naps", _naps)
+
+
+# ---------------------------------------------------------------------------------------------------------
+# a cancel
+
+
+def _cancelled(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
+    """A person cancels the run while a read is under way; nothing may be intended after that."""
+    doomed = Agent("doomed", state=dict, start=lambda goal: {"n": 0})
+
+    @doomed.tool(effect="irreversible")
+    async def post(n: int) -> int:
+        return int(outside.act(n + 1))
+
+    @doomed.tool(effect="read")
+    async def look(n: int) -> int:
+        if n == 2:
+            await hands().cancel(current_call().run_id, by="ada", note="enough")
+        return int(outside.act(n))
+
+    @doomed.step
+    async def step(run: Any) -> None:
+        seen = await look(run.state["n"])
+        run.state["n"] = await post(seen)
+        if run.state["n"] > 4:
+            run.finish("nobody cancelled it")
+
+    return doomed
+
+
+cancelled = Scenario("cancelled", _cancelled)
+
+
+# -------------------------------------------------------------------------------------- a step that fails
+# once
+
+
+async def _retry(place: Any, run_id: str, outcome: Any) -> bool:
+    """A person who asks for another try when the step has failed."""
+    if outcome.status != "held" or outcome.reason != "step-error":
+        return await truthful(place, run_id, outcome)
+    if not place.outside.noted(run_id, "mended"):
+        place.outside.note(run_id, "mended")
+    await place.runtime.retry(run_id, by="ada")
+    return True
+
+
+def _broken(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
+    """A step with a bug: it raises after an act, until a person has mended it."""
+    broken = Agent("broken", state=dict, start=lambda goal: {"n": 0})
+
+    @broken.tool(effect="irreversible")
+    async def post(n: int) -> int:
+        return int(outside.act(n + 1))
+
+    @broken.step
+    async def step(run: Any) -> None:
+        run.state["n"] = await post(run.state["n"])
+        if not outside.noted(run.id, "mended"):
+            raise ValueError("a bug")
+        run.finish(run.state["n"])
+
+    return broken
+
+
+mended = Scenario("mended", _broken, person=_retry)
+
+ALL = (refunds, letters, orders, transfers, branches, naps, cancelled, mended)
+"""Every scenario."""

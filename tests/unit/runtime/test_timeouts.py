@@ -159,7 +159,7 @@ def moody(good: int, **options: Any) -> tuple[Any, list[Any]]:
 
 
 async def test_a_read_is_retried_with_backoff(stage: Stage) -> None:
-    """Doubled each time, never above its maximum; the tries are in the journal, and the check repeats none."""
+    """Doubled each time, never above its maximum; the tries are in the journal, the check repeats none."""
     look, tries = moody(5, effect="read", retry=Retry(attempts=5, backoff=10, backoff_max=30))
     before = stage.clock.now()
     assert (await stage.run(agent(caller(look), look), check=True)).unwrap() == "try 5"

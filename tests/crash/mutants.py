@@ -28,10 +28,10 @@ def _patch(owner: Any, name: str, value: Any) -> None:
 
 
 def intent_not_awaited() -> None:
-    """The act does not wait for its intent."""
+    """The act does not wait for its intent, which goes to disk with whatever comes next."""
 
     async def intend(self: Any, body: Any, fences: Any) -> None:
-        await self.append(body)
+        self._queue((body,), ())
 
     _patch(live.Journal, "intend", intend)
 

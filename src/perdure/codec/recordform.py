@@ -43,6 +43,9 @@ class Record(Form):
             (field.name, immutable(field.form), field.form.restore, field.default) for field in self.fields
         )
         self._names = frozenset(field.name for field in self.fields)
+        # Where no field has anything to restore, the stored dict has the values as they are.
+        rows = tuple((name, kinds) for name, kinds, _, _ in self._rows)
+        self._flat = rows if rows and all(kinds for _, kinds in rows) else None
         self._hashed = mode.hashed and not mode.lax
         self.takes = frozenset({tuple if self._hashed else dict})
 
@@ -57,9 +60,15 @@ class Record(Form):
         return self._opened(plain).keys() == self._names
 
     def values(self, plain: Any) -> dict[str, Any]:
-        """The restored fields, defaults included."""
+        """The restored fields, defaults included. To be read only: it may be `plain` itself."""
         if type(plain) is not dict:
             plain = self._opened(plain)
+        if self._flat is not None and len(plain) == len(self._flat):
+            for name, kinds in self._flat:
+                if name not in plain or type(plain[name]) not in kinds:
+                    break
+            else:
+                return plain
         out: dict[str, Any] = {}
         seen = 0
         name = ""

@@ -56,7 +56,8 @@ async def held(*run_ids: str) -> tuple[Deaf, MovableClock, Leases, list[str]]:
     async with Runtime(store, clock=clock) as place:
         for run_id in run_ids:
             await place.start(agent(idle), run_id, "go")
-    leases, lost = Leases(store, "w", clock, 30.0), []
+    leases = Leases(store, "w", clock, 30.0)
+    lost: list[str] = []
     for run_id in run_ids:
         assert await store.claim(Claim("w", 30.0, run_id=run_id))
         leases.hold(run_id, clock.monotonic(), partial(lost.append, run_id))

@@ -223,7 +223,7 @@ async def test_declared_failures_are_not_retried(memory: Stage) -> None:
 @pytest.mark.parametrize("effect", ["read", "irreversible"])
 async def test_tries_are_counted_in_the_journal_and_not_reset_by_a_restart(stage: Stage, effect: Any) -> None:
     """Interrupted in the wait after the second try: the third try is the last."""
-    look, tries = moody(99, effect=effect, retry=Retry(attempts=3, backoff=1000))
+    look, tries = moody(99, effect=effect, retry=Retry(attempts=3, backoff=5))
     made = agent(caller(look), look)
     stage.clock.hurried = False
     caller_task = asyncio.create_task(stage.run(made))

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from inspect import isawaitable
 from typing import Any
 
 from msgspec.structs import replace as evolve
 
 from perdure import codec
-from perdure.agent import Call, Done, NotDone, Tool, Unknown, call_scope
+from perdure.agent import Call, Done, NotDone, Tool, Unknown
 from perdure.clock import SECOND
 from perdure.errors import PerdureError
 from perdure.recovery.verdicts import Again, Ask, CallPolicy, LeaveUnknown, Person, after_unknown
@@ -25,8 +24,8 @@ from perdure.state.record import CallRecord
 RESENDS = 8
 """How often an idempotent call is sent with one key before a person is asked."""
 
-LONG_WAIT_SECONDS = 5.0
-"""A wait for the next question longer than this frees the worker at resume."""
+HOOK_SECONDS = 30.0
+"""How long a hook may take to answer; one that takes longer could not tell, and is asked again."""
 
 
 def backoff_seconds(tries: int) -> float:
@@ -80,10 +79,16 @@ def unknown_hold(drive: Drive, call: CallRecord, detail: str) -> e.RunHeld:
 
 async def _ask(drive: Drive, call: CallRecord, tool: Tool[..., Any], ask: Ask) -> e.RunHeld | None:
     clock, tries = drive.host.clock, 0
+    try:
+        identity = _identity(drive, call, tool)
+    except PerdureError as error:
+        return unknown_hold(drive, call, f"{call.name}: its hook cannot be asked: {error.what}")
     while True:
         reached("reconcile.ask")
-        verdict, evidence = await _hook(drive, call, tool)
+        verdict, evidence = await _hook(drive, identity, tool)
         reached("reconcile.answered")
+        if _told_meanwhile(drive, call):
+            return None
         now = clock.now()
         if isinstance(verdict, Done):
             value = codec.encode(verdict.result, where="$.result")  # `_hook` has seen that this works
@@ -102,14 +107,19 @@ async def _ask(drive: Drive, call: CallRecord, tool: Tool[..., Any], ask: Ask) -
         tries += 1
         await clock.sleep(wait)
         await drive.read_inbox()
-        current = drive.record.calls.get(call.path)
-        if current is None or current.standing not in ("open", "unknown"):
+        if _told_meanwhile(drive, call):
             return None
 
 
-async def _hook(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> tuple[object, str]:
-    """The hook's answer; an exception in it is an Unknown that says so."""
-    identity = Call(
+def _told_meanwhile(drive: Drive, call: CallRecord) -> bool:
+    """Whether a message has said what became of the call while its hook was asked."""
+    current = drive.record.calls.get(call.path)
+    return current is None or current.standing not in ("open", "unknown")
+
+
+def _identity(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> Call:
+    """The call as its hook sees it. Raises ShapeMismatch if today's tool does not take its arguments."""
+    return Call(
         key=call.key,
         run_id=drive.run_id,
         path=call.path,
@@ -122,23 +132,22 @@ async def _hook(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> tuple[o
         effect="read",
         tool=tool.name,
     )
-    hook, providers = tool.reconcile_hook, drive.host.providers
-    assert hook is not None
-    token = call_scope.set(identity)
+
+
+async def _hook(drive: Drive, identity: Call, tool: Tool[..., Any]) -> tuple[object, str]:
+    """The hook's answer; an exception in it, or none in time, is an Unknown that says so."""
+    patience = asyncio.timeout(HOOK_SECONDS)
     try:
-        answer = hook.thunk(identity.args, await hook.inject(identity, providers))()
-        verdict = await answer if isawaitable(answer) else answer
+        async with patience:
+            verdict = await tool.ask_hook(identity, drive.host.providers)
         if isinstance(verdict, Done):  # a receipt that the step could not be given is none
             codec.encode(verdict.result, where="$.result")
             tool.result_shape.restore(codec.plain(verdict.result), where="$.result")
         return verdict, ""
     except (NotDone, Unknown) as verdict:
         return verdict, str(verdict)
-    except asyncio.CancelledError:
-        raise
     except Exception as error:  # noqa: BLE001  (whatever a hook raises is an Unknown that says so)
+        if patience.expired():
+            return Unknown(), f"no answer within {HOOK_SECONDS:g} s"
         what = error.what if isinstance(error, PerdureError) else str(error)
         return Unknown(), f"{type(error).__name__}: {what}"[:300]
-    finally:
-        call_scope.reset(token)
-        await providers.call_ended(identity)

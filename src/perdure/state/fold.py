@@ -77,6 +77,7 @@ def _intended(record: RunRecord, event: e.Event, body: e.CallIntended, work: Wor
     before = record.calls.get(body.path)
     if before is not None and before.settled:
         raise Damaged(f"call {body.path} is intended after it was settled", seq=event.seq)
+    known = before is not None and before.key == body.key  # the other side remembers a key from its first use
     call = CallRecord(
         body.path,
         body.head.name,
@@ -89,7 +90,7 @@ def _intended(record: RunRecord, event: e.Event, body: e.CallIntended, work: Wor
         round=before.round if before else 0,
         intent=before.intent if before and before.intent else event.seq,
         deadline=body.deadline,
-        intended_at=event.at,
+        intended_at=before.intended_at if before is not None and known else event.at,
         intended_epoch=event.epoch,
     )
     spent = record.spent if before else replace(record.spent, calls=record.spent.calls + 1)

@@ -31,7 +31,8 @@ As may `not_done`.
 class CallRecord(Struct, frozen=True, array_like=True):
     """A call of the open step.
 
-    `seq` is the event that settled it (0: none yet), `intent` its first intent.
+    `seq` is the event that settled it (0: none yet), `intent` its first intent, `intended_at` when its key
+    was first used.
     """
 
     path: str

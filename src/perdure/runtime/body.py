@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.agent import Call, Tool, call_scope, publisher
 from perdure.errors import ProviderFailed
@@ -18,8 +19,7 @@ from perdure.journal.outlast import outlast
 from perdure.runtime.drive import Drive
 
 
-@dataclass(slots=True)
-class BodyEnd:
+class BodyEnd(Struct, eq=False):
     """How a body ended: with a result or an error.
 
     `called`: False if it was not even begun. `cancelled`: the cancellation that came meanwhile.

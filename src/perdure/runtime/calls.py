@@ -12,9 +12,9 @@ import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from contextvars import copy_context
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure import codec
@@ -65,8 +65,7 @@ _UNFIT: tuple[type[Exception], ...] = (NotStorable, ShapeMismatch)
 """Why a result cannot be given to the step, however often it is asked for."""
 
 
-@dataclass(slots=True)
-class Wanted:
+class Wanted(Struct, eq=False):
     """A call that the running step asks for.
 
     `result`: what it came to just now, as it was recorded. `given`: the step has been given its outcome.
@@ -130,7 +129,8 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
 async def _give(wanted: Wanted, call: CallRecord) -> None:
     """Wait until it is this outcome's turn."""
     wanted.given = True
-    await wanted.execution.given(wanted.branch, call.seq)
+    if not wanted.execution.replay.give_now(call.seq):
+        await wanted.execution.given(wanted.branch, call.seq)
 
 
 async def _until_settled(wanted: Wanted) -> Any:
@@ -183,8 +183,11 @@ def head_of(execution: Execution, tool: Tool[..., Any], args: dict[str, Any]) ->
     values, effect = execution.values, tool.effect_of(args)
     for name, value in args.items():
         argument, digest = _argument(execution, name, value, values)
-        if effect == "read" and isinstance(argument, bytes) and len(argument) > KEPT_BYTES:
-            argument = e.Omitted(len(argument))
+        if isinstance(argument, bytes) and len(argument) > KEPT_BYTES:
+            if effect == "read":
+                argument = e.Omitted(len(argument))
+            else:
+                _check_size(execution.drive, argument, value, f"$.{name}")
         recorded.append((name, argument))
         digests.append(name.encode())
         digests.append(digest)
@@ -266,15 +269,17 @@ def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
 async def _guard(wanted: Wanted) -> None:
     """What must hold before anything is asked of the outside."""
     execution, branch, tool = wanted.execution, wanted.branch, wanted.tool
-    await wanted.drive.glance()
+    if execution.drive.has_not_looked:
+        await execution.drive.glance()
     if tool.needs_approval(wanted.args):
         detail = f"{tool.name} needs an approval, and this release cannot ask for one; it was not called"
         execution.hold(
             branch, e.RunHeld("approval-needed", detail, (f"perdure cancel {execution.drive.run_id}",))
         )
-    if execution.record.cancel is not None:
+    record = execution.record
+    if record.cancel is not None:
         branch.unwind("cancelled")
-    if execution.record.held is not None:
+    if record.held is not None:
         branch.unwind("held")
 
 
@@ -425,15 +430,20 @@ def _checked_result(drive: Drive, tool: Tool[..., Any], result: Any) -> tuple[by
     Raises NotStorable, ShapeMismatch.
     """
     value = codec.encode(result, where="$.result")
-    most = drive.host.store.value_bytes
-    if len(value) > most:
-        raise NotStorable(
-            f"the result of {tool.name} has {len(value)} bytes; the store takes {most}",
-            remedy="keep the large thing elsewhere (a file, an object store) and return its address",
-            path="$.result",
-            type_name=type(result).__name__,
-        )
+    _check_size(drive, value, result, "$.result")
     return value, tool.result_shape.restore(codec.decode(value), where=f"$.{tool.name}")
+
+
+def _check_size(drive: Drive, data: bytes, value: Any, where: str) -> None:
+    """Refuse what the store would not take, where it comes from. Raises NotStorable."""
+    most = drive.host.store.value_bytes
+    if len(data) > most:
+        raise NotStorable(
+            f"{where} has {len(data)} bytes; the store takes at most {most}",
+            remedy="keep the large thing elsewhere (a file, an object store) and pass on its address",
+            path=where,
+            type_name=type(value).__name__,
+        )
 
 
 def _cause(error: BaseException) -> Any:

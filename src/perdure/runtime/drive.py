@@ -76,9 +76,14 @@ class Drive:
         """What an intent rests on."""
         return Fences(inbox_seen=self.inbox_seen)
 
+    @property
+    def has_not_looked(self) -> bool:
+        """Whether the last look into the inbox was some time ago: steps of reads alone never need to look."""
+        return self.host.clock.monotonic() - self._looked >= GLANCE_SECONDS and not self.stopping
+
     async def glance(self) -> None:
-        """Look into the inbox if the last look was some time ago: steps of reads alone never need to."""
-        if self.host.clock.monotonic() - self._looked >= GLANCE_SECONDS and not self.stopping:
+        """Look into the inbox if the last look was some time ago."""
+        if self.has_not_looked:
             await self.read_inbox()
 
     async def read_inbox(self) -> None:

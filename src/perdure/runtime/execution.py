@@ -93,9 +93,10 @@ class Execution:
     over: bool = False
 
     def __post_init__(self) -> None:
-        self.replay = Replay(self.record)
-        restart = f"r{self.record.restart}" if self.record.restart else ""
-        self.prefix = f"{self.record.step + 1}{restart}:"
+        record = self.record
+        self.replay = Replay(record)
+        restart = f"r{record.restart}" if record.restart else ""
+        self.prefix = f"{record.step + 1}{restart}:"
         most = self.drive.agent.max_concurrency
         self.room = None if most is None else asyncio.Semaphore(most)
 

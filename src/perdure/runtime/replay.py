@@ -77,6 +77,16 @@ class Replay:
         self._active += 1
         self._beats += 1
 
+    def give_now(self, seq: int) -> bool:
+        """Give the outcome of event `seq`, if it is the next one. True: it was, and the branch goes on."""
+        if self.mismatch is not None or self._active or self._ready:
+            return False
+        if self._expected and self._expected[0] != seq:
+            return False
+        self.leave()
+        self._took(seq)
+        return True
+
     async def given(self, seq: int) -> bool:
         """Wait until the outcome of event `seq` is the next one. However it ends, the branch is active again.
 
@@ -85,9 +95,7 @@ class Replay:
         if self.mismatch is not None:
             self.leave()
             return False
-        if not self._active and not self._ready and (not self._expected or self._expected[0] == seq):
-            self.leave()
-            self._took(seq)
+        if self.give_now(seq):
             return True
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         heappush(self._ready, (seq, future))

@@ -158,7 +158,8 @@ class Runner:
         elif self.stopped and isinstance(failure, asyncio.CancelledError):
             await self.leave()
         elif failure is not None:
-            await self.let_go()
+            if isinstance(failure, Exception):  # else the process goes down, or is meant to look as if it did
+                await self.let_go()
             raise failure
 
     async def leave(self) -> None:
@@ -282,7 +283,8 @@ class Runner:
 
     async def _settle(self, ride: Drive) -> None:
         """Bring unknown calls to a verdict; end the drive if the run is held or cancelled."""
-        await ride.glance()
+        if ride.has_not_looked:
+            await ride.glance()
         record = ride.record
         if not record.calls and record.held is None and record.cancel is None:
             return
@@ -323,16 +325,22 @@ class Runner:
             execution.mismatch = seq
             execution.mismatch_detail = f"event {seq} recorded a call that the step no longer makes"
             raise Interrupted("the step does not match its record")
-        if any(call.standing in ("open", "unknown") for call in execution.record.calls.values()):
-            raise Interrupted("a call has no known outcome yet")
+        for call in execution.record.calls.values():
+            if call.standing in ("open", "unknown"):
+                raise Interrupted("a call has no known outcome yet")
 
     async def _commit(self, ride: Drive, execution: Execution, step: Any) -> None:
         reached("step.commit")
         number = ride.record.step + 1
         try:
             patch = ride.live.patch(execution.values)
+            _check_sizes(patch, self.host.store.value_bytes)
         except (NotStorable, ShapeMismatch) as error:
             await self._failed(ride, error)
+            return
+        if not patch and execution.ending is None and not ride.record.calls and not ride.record.waits:
+            detail = "the step made no call, changed no state and did not finish: it would do so for ever"
+            await self._hold(ride, e.RunHeld("no-progress", detail, _retry(ride)))
             return
         if self.check and (problem := await self._checked(ride, execution, step, patch)) is not None:
             ride.live.reset()
@@ -349,11 +357,7 @@ class Runner:
         if await ride.journal.commit_step():
             reached("snapshot.queued")
         reached("step.committed")
-        await self._breathe()
-
-    async def _breathe(self) -> None:
-        now = self.host.clock.monotonic()
-        if now - self._breath >= YIELD_SECONDS:
+        if self.host.clock.monotonic() - self._breath >= YIELD_SECONDS:
             await asyncio.sleep(0)
             self._breath = self.host.clock.monotonic()
 
@@ -501,12 +505,27 @@ def _info(record: RunRecord, why: str, *, steps: int = 0) -> bytes:
     return codec.encode(facts)
 
 
-def _first_difference(first: tuple[e.Op, ...], second: tuple[e.Op, ...]) -> str:
-    def place(op: e.Op) -> str:
-        return "$.state" + "".join(f"[{key!r}]" for key in op.path)
+def _check_sizes(patch: tuple[e.Op, ...], most: int) -> None:
+    """Refuse a change that the store would not take. Raises NotStorable."""
+    for op in patch:
+        values = op.values if isinstance(op, e.Splice) else (op.value,) if isinstance(op, e.Set) else ()
+        size = max((len(value) for value in values if isinstance(value, bytes)), default=0)
+        if size > most:
+            raise NotStorable(
+                f"a change at {_place(op)} has {size} bytes; the store takes at most {most}",
+                remedy="keep the large thing elsewhere (a file, an object store), its address in the state",
+                path=_place(op),
+                type_name="",
+            )
 
+
+def _place(op: e.Op) -> str:
+    return "$.state" + "".join(f"[{key!r}]" for key in op.path)
+
+
+def _first_difference(first: tuple[e.Op, ...], second: tuple[e.Op, ...]) -> str:
     for one, other in zip(first, second, strict=False):
         if one != other:
-            return f"first at {place(one)}" + ("" if one.path == other.path else f" and {place(other)}")
+            return f"first at {_place(one)}" + ("" if one.path == other.path else f" and {_place(other)}")
     longer = first if len(first) > len(second) else second
-    return f"a change at {place(longer[min(len(first), len(second))])} came only once"
+    return f"a change at {_place(longer[min(len(first), len(second))])} came only once"

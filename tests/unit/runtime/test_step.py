@@ -198,6 +198,7 @@ async def test_the_handle_is_of_no_use_after_the_step(memory: Stage) -> None:
 
     async def step(run: Any) -> None:
         kept.append(run)
+        run.state["log"].append("another step")
         if len(kept) == 2:
             await after(kept[0])
             run.finish("done")

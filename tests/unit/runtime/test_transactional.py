@@ -217,7 +217,7 @@ async def test_together_with_other_branches(sqlite: Stage) -> None:
         run.state["log"] = await run.gather(*(branch(run, name) for name in ("a", "bb", "ccc")))
         run.finish(sorted(entry[2] for entry in run.state["log"]))
 
-    made = agent(step, book, pay)
+    made = agent(step, book, pay, durability="strict")
     assert (await sqlite.run(made, check=True, run_id="whole")).unwrap() == [1, 2, 3]
     await sqlite.crash(made, "step.commit")
     assert (await sqlite.run(made, check=True)).unwrap() == [4, 5, 6]

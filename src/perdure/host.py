@@ -43,7 +43,7 @@ from perdure.runtime.runner import drive
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
-from perdure.store.protocol import GENESIS, NEVER, Claim, Message, NewRun, RunRow, Store, Stored
+from perdure.store.protocol import GENESIS, NEVER, Claim, Inbound, Message, NewRun, RunRow, Store, Stored
 from perdure.worker import Worker
 
 log = logging.getLogger("perdure.host")
@@ -247,8 +247,16 @@ class Runtime:
         given = [done is not ..., not_done, failed is not None]
         if sum(given) != 1:
             raise BadArguments("give exactly one of done=, not_done=True, failed=")
-        record = (await load(self.store, run_id)).record
+        past = await load(self.store, run_id)
+        record = past.record
         call = record.calls.get(path)
+        if any(_answers(message, path) for message in past.inbox):
+            raise NothingToResolve(
+                f"call {path} of run {run_id} has been answered; the next worker applies it",
+                remedy="perdure run or perdure worker carries the run on",
+                run_id=run_id,
+                path=path,
+            )
         if call is None or call.standing not in ("open", "unknown"):
             raise NothingToResolve(
                 f"run {run_id} has no call {path} whose outcome is open", run_id=run_id, path=path
@@ -307,6 +315,11 @@ def _first_event(body: e.RunStarted, at: int) -> tuple[Stored, tuple[Any, ...]]:
     return Stored(1, data, codec.chain(GENESIS, data)), tuple(blobs)
 
 
+def _answers(message: Inbound, path: str) -> bool:
+    """Whether this message already says what became of the call at `path`."""
+    return message.kind == "resolve" and codec.decode(message.data)["path"] == path
+
+
 def _check_id(run_id: str) -> None:
     fine = (
         0 < len(run_id) <= 200 and run_id.isprintable() and not any(c.isspace() or c == "@" for c in run_id)
@@ -330,7 +343,9 @@ def outcome_of(agent: Agent[Any, Any, R] | None, row: RunRow, record: RunRecord)
         return kind(str(told["by"]), str(told.get("note", "")), run_id=run_id)
     if record.held is not None:
         return Held(record.held.reason, record.held.remedies, record.held.detail, run_id=run_id)
-    until = None if row.due_at >= NEVER else datetime.fromtimestamp(row.due_at / SECOND, UTC)
+    until = (
+        None if row.due_at >= NEVER or row.due_at <= 0 else datetime.fromtimestamp(row.due_at / SECOND, UTC)
+    )
     return Waiting(tuple(_reasons(record)), (), until, run_id=run_id)
 
 

@@ -60,7 +60,7 @@ class Record(Form):
         return self._opened(plain).keys() == self._names
 
     def values(self, plain: Any) -> dict[str, Any]:
-        """The restored fields, defaults included. To be read only: it may be `plain` itself."""
+        """The restored fields, defaults included."""
         if type(plain) is not dict:
             plain = self._opened(plain)
         if self._flat is not None and len(plain) == len(self._flat):
@@ -68,7 +68,7 @@ class Record(Form):
                 if name not in plain or type(plain[name]) not in kinds:
                     break
             else:
-                return plain
+                return dict(plain)
         out: dict[str, Any] = {}
         seen = 0
         name = ""

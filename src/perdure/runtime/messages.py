@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from perdure import codec
+from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, records
 from perdure.state import events as e
-from perdure.state.record import CallRecord, RunRecord
+from perdure.state.record import CallRecord, RunRecord, WaitRecord
 from perdure.store.protocol import Inbound
 
 log = logging.getLogger("perdure.run")
@@ -68,7 +69,16 @@ def _released(record: RunRecord, kind: str, data: dict[str, Any], by: str) -> tu
     released = e.RunReleased(by, kind, str(data.get("note", "")))
     if data.get("restart"):
         return (released, e.StepRestarted(f"asked for by {by}", 0, fresh=True))
+    failed = next((item for item in records(record) if _failed_read(item)), None)
+    if kind == "retry" and failed is not None:
+        decision = after_mismatch(record, first_seq(failed))
+        if isinstance(decision, DropTail):  # else something that acts came after it
+            return (released, e.StepRestarted("reads that failed are made again", decision.keep))
     return (released,)
+
+
+def _failed_read(item: CallRecord | WaitRecord) -> bool:
+    return isinstance(item, CallRecord) and item.effect == "read" and item.standing == "failed"
 
 
 def late_events(record: RunRecord, run_id: str, receipt: e.CallSettled, key: str) -> tuple[e.AnyBody, ...]:

@@ -30,7 +30,15 @@ from perdure.agent import (
     tool_message,
 )
 from perdure.clock import SECOND
-from perdure.errors import BadArguments, CallOutsideStep, PerdureError, Signal, UnknownTool
+from perdure.errors import (
+    BadArguments,
+    CallOutsideStep,
+    NotStorable,
+    PerdureError,
+    ShapeMismatch,
+    Signal,
+    UnknownTool,
+)
 from perdure.runtime import calls
 from perdure.runtime.boundary import reached
 from perdure.runtime.branches import Work, branch_out
@@ -317,6 +325,8 @@ def _text(result: Any) -> str:
 
 
 def _for_model(error: PerdureError) -> str:
+    if isinstance(error, NotStorable | ShapeMismatch):  # a model that reads "error" tries again
+        return f"the call was made and must not be made again, but its result is unusable: {error.what}"
     message = getattr(error, "message", None)
     kind = getattr(error, "type_name", None)
     return f"{kind}: {message}" if kind is not None and message is not None else error.what

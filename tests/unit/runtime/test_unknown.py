@@ -24,6 +24,7 @@ from perdure import (
 )
 from perdure.errors import BadArguments, NothingToResolve, RunEnded
 from perdure.state import events as e
+from perdure.store.protocol import Message
 from tests.unit.runtime.desk import Desk, Outside, agent_of, in_memory
 
 AFTER_INTENT = ["intent.durable", "call.act", "call.acted", "receipt.queued"]
@@ -569,3 +570,16 @@ async def test_keys_differ_by_run_path_and_arguments_and_not_by_process() -> Non
     await again.run(agent, run_id="a")
     assert len(set(outside.keys)) == 3
     assert len(outside.acts) >= 4
+
+
+async def test_a_word_about_an_earlier_attempt_does_not_count() -> None:
+    desk, outside = in_memory(), Outside()
+    agent = one_payment(payer(outside, effect="idempotent"))
+    await desk.crash(agent, "call.acted")
+    await desk.crash(agent, "call.acted")
+    for attempt, word in ((1, "earlier"), (2, "this one")):
+        said = {"path": "1:0", "attempt": attempt, "verdict": "done", "value": codec.encode(word)}
+        data = codec.encode({"by": "ada", "note": "", **said})
+        await desk.store.deliver(Message("r", f"word-{attempt}", "resolve", data))
+    assert (await desk.run(agent)).unwrap() == "this one"
+    assert len(outside.acts) == 2

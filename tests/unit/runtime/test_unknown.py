@@ -19,6 +19,7 @@ from perdure import (
     Run,
     Runtime,
     Unknown,
+    codec,
     current_call,
     tool,
 )

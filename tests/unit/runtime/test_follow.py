@@ -1,1 +1,0 @@
-"""Two processes on one run."""

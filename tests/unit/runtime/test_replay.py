@@ -1,1 +1,0 @@
-"""After a crash recorded calls are served, in their order, and never made again."""

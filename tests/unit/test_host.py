@@ -1,1 +1,0 @@
-"""Runtime: start, run, follow, messages."""

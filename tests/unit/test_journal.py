@@ -1,1 +1,0 @@
-"""The journal while its run is driven: numbers, barriers, fences, bounds."""

@@ -1,1 +1,0 @@
-"""The worker: claims, drives, drains."""

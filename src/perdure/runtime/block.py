@@ -305,8 +305,11 @@ class Block:
             self._twin_keys += containers[place]
 
     def _add(self, at: int, value: Any, stored: Any) -> None:
-        cls = type(value)
+        cls: Any = type(value)
         if cls in ATOMS and cls is type(stored):
+            return
+        kind = None if cls is dict else _kind(cls)
+        if kind is not None and kind.frozen and _is_flat(value, kind, stored):
             return
         survey = Survey()
         if not survey.covers(value, stored):
@@ -424,6 +427,17 @@ def _are_frozen(values: list[Any], stored: list[Any]) -> bool:
                 return False
     except (AttributeError, KeyError):  # a field is not set, or was not stored
         return False
+    return True
+
+
+def _is_flat(value: Any, kind: Kind, stored: Any) -> bool:
+    """Does a record hold immutable values alone, all of them as they were stored?"""
+    if type(stored) is not dict:
+        return False
+    for name in kind.names:
+        item = getattr(value, name, _MISSING)
+        if type(item) not in _IMMUTABLE or type(item) is not type(stored.get(name, _MISSING)):
+            return False
     return True
 
 

@@ -29,7 +29,8 @@ class Scribe:
     """Writes the changes of one step. `values` are the step's recorded values by event."""
 
     def __init__(self, values: Mapping[int, bytes]) -> None:
-        self._recorded = [(seq, values[seq]) for seq in sorted(values) if len(values[seq]) >= REF_FROM]
+        known = sorted(values.items()) if len(values) > 1 else values.items()
+        self._recorded = [(seq, data) for seq, data in known if len(data) >= REF_FROM]
 
     def ops(self, changes: Iterable[Change]) -> tuple[Op, ...]:
         """The changes as operations, in their order."""

@@ -213,9 +213,9 @@ class LiveState(Generic[S]):
             watch = Watch([], stored, len(path))
         count = watch.beginning(items)
         rolling = watch.rolling(count)
-        tail = encode_items(items[count:], where=ROOT + "".join(map(step_of, path)), start=count)
-        if not tail:
+        if count == len(items):
             return StateList(path, count), rolling.digest()
+        tail = encode_items(items[count:], where=ROOT + "".join(map(step_of, path)), start=count)
         rolling.extend(tail)
         return StateList(path, count, tuple(map(Scribe(values).written, tail))), rolling.digest()
 

@@ -6,7 +6,6 @@ The one seam between declarations and the runtime. The runtime sets these contex
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -68,22 +67,24 @@ class Opener(Protocol):
 
 
 class ActiveSteps:
-    """How many steps execute in this process now. Safe from any thread."""
+    """How many steps execute in this process now. Safe from any thread: a list grows and shrinks at once."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.active = 0
+        self._inside: list[None] = []
+
+    @property
+    def active(self) -> int:
+        """How many."""
+        return len(self._inside)
 
     def enter(self) -> None:
         """A step begins to execute."""
-        with self._lock:
-            self.active += 1
+        self._inside.append(None)
 
     def leave(self) -> None:
         """A step has ended or unwound."""
-        with self._lock:
-            assert self.active > 0, "a step left that had not entered"
-            self.active -= 1
+        assert self._inside, "a step left that had not entered"
+        self._inside.pop()
 
 
 step_scope: ContextVar[Scope | None] = ContextVar("perdure_step", default=None)

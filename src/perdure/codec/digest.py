@@ -6,6 +6,7 @@ recompute it. Knows nothing of what the bytes mean.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from hashlib import blake2b
 
@@ -16,14 +17,15 @@ GENESIS = b"\0" * SIZE
 """The link before a run's first event."""
 
 
+_length = struct.Struct(">Q").pack
+"""A length or count as 8 bytes."""
+
+
 def digest(*parts: bytes) -> bytes:
     """The digest of byte strings in order; each is preceded by its length, so ("a", "bc") differs from ("ab",
     "c").
     """
-    framed: list[bytes] = []
-    for part in parts:
-        framed.append(len(part).to_bytes(8, "big"))
-        framed.append(part)
+    framed = [piece for part in parts for piece in (_length(len(part)), part)]
     return blake2b(b"".join(framed), digest_size=SIZE).digest()
 
 
@@ -47,12 +49,9 @@ class Rolling:
 
     def extend(self, encoded: Iterable[bytes]) -> None:
         """Add elements at the end."""
-        parts: list[bytes] = []
-        for element in encoded:
-            parts.append(len(element).to_bytes(8, "big"))
-            parts.append(element)
-        self._state.update(b"".join(parts))
-        self.count += len(parts) // 2
+        framed = [piece for element in encoded for piece in (_length(len(element)), element)]
+        self._state.update(b"".join(framed))
+        self.count += len(framed) // 2
 
     def copy(self) -> Rolling:
         """An independent digest that goes on from here."""
@@ -64,5 +63,5 @@ class Rolling:
     def digest(self) -> bytes:
         """The digest of the elements so far; more may follow."""
         state = self._state.copy()
-        state.update(self.count.to_bytes(8, "big"))
+        state.update(_length(self.count))
         return state.digest()

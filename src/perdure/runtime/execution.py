@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from msgspec import Struct
+
 from perdure.errors import ForeignTask, Signal, StoreError, Suspend
 from perdure.runtime.drive import Drive
 from perdure.runtime.replay import Replay
@@ -29,8 +31,7 @@ class Interrupted(Suspend):
     """
 
 
-@dataclass
-class Branch:
+class Branch(Struct, eq=False):
     """A place in the step from which calls are made: the step itself, or one branch of a gather.
 
     `acting`: the body of an act runs now. `given_up`: the gather around it was; its end is recorded there.
@@ -66,8 +67,7 @@ branch_scope: ContextVar[Branch | None] = ContextVar("perdure_branch", default=N
 """The branch in whose task this code runs."""
 
 
-@dataclass
-class Ending:
+class Ending(Struct):
     """What run.finish or run.fail asked for; takes effect when the function has returned."""
 
     status: str

@@ -27,10 +27,13 @@ class Replay:
     """
 
     def __init__(self, record: RunRecord) -> None:
-        recorded = records(record) if record.calls or record.waits else ()
-        self._path_of = {seq: item.path for item in recorded if (seq := _outcome_seq(item))}
+        self._path_of: dict[int, str] = {}
+        self._unasked: dict[str, int] = {}
+        for item in records(record) if record.calls or record.waits else ():
+            self._unasked[item.path] = first_seq(item)
+            if seq := _outcome_seq(item):
+                self._path_of[seq] = item.path
         self._expected = deque(sorted(self._path_of))
-        self._unasked = {item.path: first_seq(item) for item in recorded}
         self._ready: list[tuple[int, asyncio.Future[bool]]] = []
         self._live: list[asyncio.Future[None]] = []
         self._active = 1

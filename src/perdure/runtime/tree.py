@@ -10,8 +10,9 @@ of events, stores or calls.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from perdure.codec import Rolling, Shape, digest, encode
 from perdure.codec import plain as plain_of
@@ -72,8 +73,7 @@ def argument_digest(value: object, *, where: str = "$") -> bytes:
 # ------------------------------------------------------------------------------------------------ the state
 
 
-@dataclass(slots=True)
-class _Next:
+class _Next(Struct, eq=False):
     """What a patch has prepared for its commit."""
 
     ops: tuple[Op, ...]

@@ -8,9 +8,10 @@ everything else is lowered and compared with the committed plain form. Law 18 re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import is_
 from typing import Any, Final
+
+from msgspec import Struct
 
 from perdure.codec import Rolling, encode
 from perdure.codec.plain import ATOMS, Refused, Walk, lower
@@ -28,8 +29,7 @@ RECENT: Final = 8
 """And after each of the last so many: what changes is mostly near the end."""
 
 
-@dataclass(slots=True)
-class Scan:
+class Scan(Struct, eq=False):
     """One look at a watched list. `plain`: its plain form, sharing with the committed one what is unchanged;
     `anew`: indices of elements to be restored anew, and `renewed` their plain forms. At the beginning, `kept`
     elements are the very objects of the last commit, and `steady` have its content. `items`: the elements, if

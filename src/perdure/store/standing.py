@@ -208,7 +208,7 @@ def check_run(run: NewRun, limit: int = VALUE_BYTES) -> None:
 
 def check_batch(batch: Batch, limit: int = VALUE_BYTES) -> None:
     """Refuse a batch with too large a value or a text that cannot be stored. Raises TooLarge, BadRunId."""
-    check_size(limit, *(event.data for event in batch.events), *(blob.data for blob in batch.blobs))
+    check_size(limit, *[event.data for event in batch.events], *[blob.data for blob in batch.blobs])
     if batch.snapshot is not None:
         check_size(limit, batch.snapshot.data)
     if batch.row is not None:

@@ -276,11 +276,18 @@ async def _guard(wanted: Wanted) -> None:
         execution.hold(
             branch, e.RunHeld("approval-needed", detail, (f"perdure cancel {execution.drive.run_id}",))
         )
-    record = execution.record
+    _check(wanted)
+
+
+def _check(wanted: Wanted) -> None:
+    """What a message may forbid. Where fences are taken this is asked again, with no await between: another
+    branch may have read the message meanwhile, and then the fence would let the act pass.
+    """
+    record = wanted.execution.record
     if record.cancel is not None:
-        branch.unwind("cancelled")
+        wanted.branch.unwind("cancelled")
     if record.held is not None:
-        branch.unwind("held")
+        wanted.branch.unwind("held")
 
 
 def call_key(drive: Drive, path: str, head: e.CallHead, round_: int) -> str:
@@ -350,6 +357,9 @@ async def _intend(wanted: Wanted, call: Call) -> bool:
     """Make the intent durable. False: a message that came first has settled the call."""
     drive = wanted.drive
     while True:
+        _check(wanted)
+        if (now := wanted.call) is not None and now.settled:
+            return False
         body = e.CallIntended(
             call.path, wanted.head, call.key, call.attempt, call.deadline or 0, drive.inbox_seen
         )
@@ -360,9 +370,6 @@ async def _intend(wanted: Wanted, call: Call) -> bool:
         except InboxMoved:
             await drive.read_inbox()
             await _guard(wanted)
-            now = wanted.call
-            if now is not None and now.settled:
-                return False
 
 
 async def _act(wanted: Wanted, call: Call) -> None:
@@ -510,6 +517,7 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         injected = await tool.inject(call, drive.host.providers)
         await drive.lease_outlasts(0.0)
         seconds = timeout.total_seconds() if timeout else 1.0
+        _check(wanted)
         await drive.journal.transact(act, seconds=seconds, fences=drive.fences)
         reached("transact.committed")
     except InboxMoved:

@@ -6,6 +6,7 @@ the commit that records it (laws 10 and 17).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from perdure.agent import Agent, Principal, Providers
 from perdure.clock import Clock
 from perdure.errors import LeaseLost
 from perdure.journal import Fences, Journal, history
+from perdure.journal.outlast import outlast
 from perdure.runtime.boundary import reached
 from perdure.runtime.leases import Leases
 from perdure.runtime.limits import Limits
@@ -62,6 +64,7 @@ class Drive:
     stopping: bool = False
     publish: Callable[[object], None] | None = None
     _looked: float = field(init=False)
+    _reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self._looked = self.host.clock.monotonic()
@@ -93,15 +96,23 @@ class Drive:
 
     async def apply_inbox(self, messages: Sequence[Inbound]) -> None:
         """Turn each message into events, once, though several branches may have fetched it."""
-        for message in messages:
-            if message.position <= self.inbox_seen:
-                continue
-            self.inbox_seen = message.position
-            reached("inbox.apply")
-            bodies = message_events(self.record, message, self.run_id)
-            if message.kind == "late" and (held := await self._conflict(late_receipt(message))):
-                bodies = (*bodies, held)
-            await self.journal.append(*bodies, taken=(message.position,))
+        async with self._reading:
+            for message in messages:
+                if message.position > self.inbox_seen:
+                    reached("inbox.apply")
+                    await self._apply(message)
+
+    async def _apply(self, message: Inbound) -> None:
+        bodies = message_events(self.record, message, self.run_id)
+        if message.kind == "late" and (held := await self._conflict(late_receipt(message))):
+            bodies = (*bodies, held)
+        appended = asyncio.ensure_future(self.journal.append(*bodies, taken=(message.position,)))
+        cancelled = await outlast(appended)
+        # Only now has it been seen: whoever rests on that must find in the record what the message meant.
+        self.inbox_seen = message.position
+        appended.result()
+        if cancelled is not None:
+            raise cancelled
 
     async def _conflict(self, receipt: e.CallSettled) -> e.RunHeld | None:
         """A late result of an earlier step, whose act was made again: only the history knows it."""

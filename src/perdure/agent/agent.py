@@ -25,6 +25,7 @@ from typing import (
     get_origin,
 )
 
+from perdure.agent.blocking import run_blocking
 from perdure.agent.declared import is_coroutine_function
 from perdure.agent.handle import Run
 from perdure.agent.options import ModelOptions, ToolOptions
@@ -338,11 +339,14 @@ class Agent(Generic[S, G, R]):
         check: bool | None = None,
         budget: Budget | None = None,
     ) -> Outcome[R]:
-        """`run` for code that has no event loop. Raises LoopRunning (C105) where one is running."""
+        """`run` for code that has no event loop. Raises LoopRunning (C105) where one is running.
+
+        Ctrl+C leaves the run to be carried on later: the first one in order, the second at once.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(
+            return run_blocking(
                 self.run(run_id, goal, principal=principal, store=store, check=check, budget=budget)
             )
         raise LoopRunning(f"run_sync of agent {self.name} was called in a running event loop")

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import click
 
 from perdure.agent import Agent, Cancelled, Failed, Finished, Held, Outcome, Retired, Waiting
+from perdure.agent.blocking import run_blocking
 from perdure.cli import exits
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import url_of
@@ -57,7 +58,7 @@ def run(options: Options, /, app: str, goal: str | None, run_id: str | None, **h
     began = time.monotonic()
     try:
         with _own_output(options):
-            outcome = asyncio.run(_run(options, order))
+            outcome = run_blocking(_run(options, order))
     except KeyboardInterrupt:
         return _left(options, order)
     if outcome is None:

@@ -115,10 +115,10 @@ class Image:
     files: dict[str, bytes]
 
 
-def images(operations: list[Operation], chance: random.Random, count: int) -> Iterator[Image]:
-    """Disks as they may be found after a power failure at random moments."""
+def images(operations: list[Operation], chance: random.Random, count: int, last: int = 0) -> Iterator[Image]:
+    """Disks as they may be found after a power failure at random moments, up to operation `last` if given."""
     for _ in range(count):
-        cut = chance.randrange(1, len(operations) + 1)
+        cut = chance.randrange(1, (last or len(operations)) + 1)
         way = chance.choice(("lost", "all", "some", "torn"))
         marks = frozenset(one.offset for one in operations[:cut] if one.kind == "M")
         names = {one.name for one in operations[:cut] if one.kind == "C"}
@@ -131,11 +131,13 @@ def images(operations: list[Operation], chance: random.Random, count: int) -> It
 
 def _file(name: str, operations: list[Operation], chance: random.Random, way: str) -> bytes | None:
     """One file: everything up to its last sync, and of what came later none, all, or any part."""
-    own = [one for one in operations if one.name == name]
-    synced = max((number for number, one in enumerate(own) if one.kind in "SC"), default=-1)
+    own = [(place, one) for place, one in enumerate(operations, 1) if one.name == name]
+    synced = max((number for number, (_, one) in enumerate(own) if one.kind in "SC"), default=-1)
     content: bytearray | None = None
-    for number, one in enumerate(own):
-        sure = number <= synced
+    for number, (place, one) in enumerate(own):
+        # SQLite syncs the folder directly after it has removed a file; such syncs are not recorded.
+        removed = one.kind == "U" and place < len(operations)
+        sure = number <= synced or removed
         if not sure and (way == "lost" or (way in ("some", "torn") and chance.random() < 0.5)):
             continue
         if one.kind == "C":

@@ -27,6 +27,9 @@ from perdure.errors import PerdureError
 from tests.crash import store_life, store_mutants
 from tests.crash.disk import Disk, Fault, Operation, images, recorded
 
+BIRTH = 60
+"""Operations in which a new file becomes a store, and a few more."""
+
 SECONDS = 30
 """A life that takes longer hangs."""
 
@@ -93,9 +96,12 @@ class Point:
 def points(mode: str, operations: list[Operation], chance: random.Random, count: int) -> list[Point]:
     """The faults to try: all of the mode's, or `count` of them."""
     every = [number for number, one in enumerate(operations, 1) if mode != "sync" or one.kind == "S"]
+    if mode == "born":
+        every = every[: BIRTH // 2]
     kinds: dict[str, list[tuple[Fault, int]]] = {
         "kill": [(Fault.KILL_BEFORE, 0), (Fault.KILL_AFTER, 0)],
         "torn": [(Fault.KILL_TORN, length) for length in (1, 23, 512, 2048, 4095)],
+        "born": [(Fault.KILL_TORN, length) for length in (1, 512)],
         "eio": [(Fault.FAIL_ONCE, errno.EIO), (Fault.FAIL_FROM, errno.EIO)],
         "sync": [(Fault.FAIL_ONCE, errno.EIO), (Fault.FAIL_FROM, errno.EIO)],
         "full": [(Fault.FAIL_ONCE, errno.ENOSPC), (Fault.FAIL_FROM, errno.ENOSPC)],
@@ -195,16 +201,16 @@ class Sweep:
         print("operations", len(changes))
         print("points", len(tried))
 
-    def power(self, count: int) -> None:
+    def power(self, count: int, last: int = 0) -> None:
         """One recorded life, and disks as they may be found after the power failed in it."""
         told, operations = self.whole()
         folder = Path(tempfile.mkdtemp(prefix="perdure-crash-"))
         folder.rmdir()
-        for image in images(operations, random.Random(self.seed), count):
+        for image in images(operations, random.Random(self.seed), count, last):
             self.seen[image.way] += 1
             folder.mkdir()
             for name, content in image.files.items():
-                if name in ("runs.db", "runs.db-wal"):
+                if name in ("runs.db", "runs.db-wal", "runs.db-journal"):
                     (folder / name).write_bytes(content)
             known = tuple(line for number, line in enumerate(told) if number in image.marks)
             for what in self.judged(folder, known):
@@ -220,6 +226,8 @@ def main(mode: str, seed: int, count: int) -> Iterator[str]:
     sweep = Sweep(seed)
     if mode == "power":
         sweep.power(count)
+    elif mode == "birth":
+        sweep.power(count, BIRTH)
     else:
         sweep.sweep(mode, count)
     yield f"broken {sweep.wrong}"

@@ -58,6 +58,12 @@ def test_a_killed_store_keeps_every_promise(mode: str, count: int) -> None:
     assert numbers["killed"] == numbers["points"] == count
 
 
+def test_a_store_whose_making_was_cut_short_is_made_to_the_end() -> None:
+    numbers = sweep("born", 0)
+    assert numbers["broken"] == 0
+    assert numbers["killed"] == numbers["points"] == 60
+
+
 @pytest.mark.parametrize(("mode", "count"), [("sync", 30), ("eio", 20)])
 def test_a_failing_disk_is_told_truly(mode: str, count: int) -> None:
     numbers = sweep(mode, count)

@@ -126,7 +126,8 @@ def check_file(path: str) -> None:
         raise StoreUnavailable(
             f"{path} cannot be read: {error.strerror}", remedy=remedy, path=path
         ) from error
-    if head and head != _MAGIC:
+    # A file whose making was cut short is mended by SQLite from its journal, however it begins.
+    if head and head != _MAGIC and not _size(path + "-journal"):
         raise NotAStore(f"{path} is not an SQLite file", path=path)
 
 

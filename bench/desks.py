@@ -58,11 +58,11 @@ def words(number: int) -> str:
 
 @dataclass
 class Plan:
-    """What one measured run does. `stamps` gets a moment at every `every`-th step."""
+    """What one run does. `stamps` gets a moment at every `every`-th step; 0: none, for a stamp is dear."""
 
     steps: int
     first: int = 0
-    every: int = 10
+    every: int = 40
     kind: Kind = "frozen"
     durability: Durability = "effects"
     storage: Storage = field(default_factory=lambda: Hybrid(resume_within=timedelta(milliseconds=50)))
@@ -109,13 +109,14 @@ def desk(plan: Plan) -> Agent[Any, Any, Any]:
     async def step(run: Run[Any]) -> None:
         messages = run.state.messages if frozen else run.state["messages"]
         number = len(messages) - plan.first
-        if number % plan.every == 0:
+        if plan.every and number % plan.every == 0:
             plan.stamps.append(now(number))
         messages.append(await chat(messages))
         if plan.tool:
             await note(number)
         if number + 1 >= plan.steps:
-            plan.stamps.append(now(number + 1))
+            if plan.every:
+                plan.stamps.append(now(number + 1))
             run.finish("done")
 
     agent.step(step)

@@ -103,8 +103,8 @@ class _Listened(asyncio.Future[Appended]):
     waited = False
 
     def add_done_callback(self, fn: Callable[[Any], object], /, *, context: Context | None = None) -> None:
-        # The engine's own bookkeeping is no waiting; asyncio's callbacks are a task that stopped here.
-        if not str(getattr(fn, "__module__", "")).startswith("perdure"):
+        # What the journal notes of each write that it sends is no waiting; everything else is.
+        if "Journal._send." not in str(getattr(fn, "__qualname__", "")):
             self.waited = True
         super().add_done_callback(fn, context=context)
 

@@ -31,7 +31,7 @@ from perdure.agent import (
 from perdure.agent import agent as declaration
 from perdure.clock import SECOND, SYSTEM, Clock
 from perdure.errors import BadArguments, BadRunId, NothingToResolve, NotServed, OtherGoal, RunEnded
-from perdure.journal import Past, load, outline
+from perdure.journal import Past, goal_of, load, outline
 from perdure.recovery.verdicts import may_restart
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Host
@@ -153,10 +153,10 @@ class Runtime:
             raise OtherGoal(
                 f"run {row.run_id} belongs to agent {row.agent}, not to {agent.name}", run_id=row.run_id
             )
-        past = await load(self.store, row.run_id)
-        if past.record.goal != goal:
+        known = await goal_of(self.store, row.run_id)
+        if known != goal:
             raise OtherGoal(
-                f"run {row.run_id} was started for {codec.decode(past.record.goal)!r:.120},"
+                f"run {row.run_id} was started for {codec.decode(known)!r:.120},"
                 f" not for {codec.decode(goal)!r:.120}",
                 run_id=row.run_id,
             )

@@ -318,7 +318,7 @@ class Tool(Declared, Generic[P, R_co]):
         """The shape of the declared result. Raises BadDeclaration (C102) for unknown types."""
         return self.parameters.result
 
-    @property
+    @functools.cached_property
     def schema_digest(self) -> bytes:
         """A digest over the types of arguments and result: what of them is data, not what is only said."""
         return fingerprint(self.schema, self.result_shape.schema())

@@ -11,7 +11,7 @@ only when everything appended before it is durable), law 5 (a snapshot is used o
 from perdure.journal.live import Durability, Fences, Journal
 from perdure.journal.outlast import outlast
 from perdure.journal.outline import outline
-from perdure.journal.past import Past, Verification, history, load, read_all, restore, verify
+from perdure.journal.past import Past, Verification, goal_of, history, load, read_all, restore, verify
 from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot, unpack_snapshot
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Past",
     "SnapshotPolicy",
     "Verification",
+    "goal_of",
     "history",
     "load",
     "outlast",

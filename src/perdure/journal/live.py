@@ -35,14 +35,14 @@ log = logging.getLogger("perdure.journal")
 Durability: TypeAlias = Literal["effects", "step", "strict"]
 """What waits for the disk beside the acts themselves (DESIGN: output commit)."""
 
-PENDING_EVENTS, PENDING_BYTES = 64, 1 << 18
+PENDING_EVENTS, PENDING_BYTES = 128, 1 << 18
 """Events are handed to the store when so many, or so many bytes of them, have gathered …"""
 
-LINGER_SECONDS = 0.002
+LINGER_SECONDS = 0.005
 """… or when the first of them has waited so long. A barrier hands them over at once."""
 
-UNACKED_EVENTS = 1024
-"""An appender waits for the disk when so many events are neither durable nor refused."""
+UNACKED_EVENTS, UNACKED_BYTES = 1024, 8 << 20
+"""An appender waits for the disk when so many events, or bytes of them, are neither durable nor refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,8 @@ class Journal:
         self._digest = past.digest
         self._policy = policy
         self._snapshot_seq = past.snapshot_seq
-        self._snapshot_bytes = 0
+        self._snapshot_step = past.snapshot_step
+        self._snapshot_bytes = past.snapshot_bytes
         self._tail_bytes = past.tail_bytes
         self._running = past.row.status == "running" and not past.row.due_at
         self._suspect = past.row.claims > 1
@@ -98,6 +99,7 @@ class Journal:
         self._since = 0.0
         self._sent = past.record.seq
         self._unacked = 0
+        self._unacked_bytes = 0
         self._last: asyncio.Future[Appended] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._lock = asyncio.Lock()
@@ -118,14 +120,17 @@ class Journal:
             self._early_taken.extend(taken)
         else:
             self._add(bodies, taken)
-        if self._early or self._early_taken or self._unacked >= UNACKED_EVENTS:
+        if self._early or self._early_taken or self._is_full():
             async with self._lock:
-                if self._unacked >= UNACKED_EVENTS:
+                if self._is_full():
                     await self._settle(self.flush())
                 self._add_early()
         if self.durability == "strict":
             await self.barrier()
         return self.record.seq
+
+    def _is_full(self) -> bool:
+        return self._unacked >= UNACKED_EVENTS or self._unacked_bytes + self._pending_bytes >= UNACKED_BYTES
 
     def append_soon(self, *bodies: e.AnyBody) -> None:
         """Like append, for a caller that cannot wait: the facts precede every later append."""
@@ -179,13 +184,15 @@ class Journal:
         if len(data) > BLOB_BYTES and not whole:
             slim, blobs = outline(body)
             self._pending_blobs.extend(blobs)
+            self._pending_bytes += sum([len(blob.data) for blob in blobs])
             data = codec.pack(e.Event(event.seq, event.at, event.epoch, slim))
         self.record = record
         self._moved = self._moved or isinstance(body, _PROGRESS)
-        self._digest = codec.chain(self._digest, data)
-        self._pending_bytes += len(data)
-        self._tail_bytes += len(data)
-        return Stored(event.seq, data, self._digest)
+        digest = self._digest = codec.chain(self._digest, data)
+        size = len(data)
+        self._pending_bytes += size
+        self._tail_bytes += size
+        return Stored(event.seq, data, digest)
 
     # -- flush and barrier
 
@@ -214,18 +221,22 @@ class Journal:
         batch = self._marked(batch)
         self._mark(batch)
         count, receipts = len(batch.events), self._pending_receipts
+        size = sum([len(event.data) for event in batch.events]) + sum(
+            [len(blob.data) for blob in batch.blobs]
+        )
         self._pending_receipts = []
         self._sent += count
         self._unacked += count
+        self._unacked_bytes += size
         self.commits += 1
         if receipts:  # what an act came to is written even where new intents have no room any more
             batch = replace(batch, reserve=True)
         future = self.store.append(batch)
         self._last = future
         if future.done():  # known at once, and not only when the loop has come round to it
-            self._acknowledged(future, count, receipts)
+            self._acknowledged(future, count, size, receipts)
         else:
-            future.add_done_callback(lambda done: self._acknowledged(done, count, receipts))
+            future.add_done_callback(lambda done: self._acknowledged(done, count, size, receipts))
         return future
 
     def _marked(self, batch: Batch) -> Batch:
@@ -249,8 +260,11 @@ class Journal:
         if batch.row is not None and batch.row.progress:
             self._suspect = False
 
-    def _acknowledged(self, done: asyncio.Future[Appended], count: int, receipts: list[Receipt]) -> None:
+    def _acknowledged(
+        self, done: asyncio.Future[Appended], count: int, size: int, receipts: list[Receipt]
+    ) -> None:
         self._unacked -= count
+        self._unacked_bytes -= size
         error = StoreError("the store gave up on a write") if done.cancelled() else done.exception()
         if error is not None:
             self._fail(error)
@@ -270,8 +284,20 @@ class Journal:
             raise self.failure
 
     async def _settle(self, future: asyncio.Future[Appended] | None) -> None:
-        if future is not None and not future.done():
-            await asyncio.wait([future])
+        if future is None or future.done():
+            return
+        # Like asyncio.wait for one future, but cheaper: a cancellation does not reach the write.
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake(_: asyncio.Future[Appended]) -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        future.add_done_callback(wake)
+        try:
+            await waiter
+        finally:
+            future.remove_done_callback(wake)
 
     # -- fenced appends and transactional calls
 
@@ -407,8 +433,12 @@ class Journal:
 
         Returns whether it did.
         """
-        since = self.record.seq - self._snapshot_seq
-        due = self._policy.due(since, self._tail_bytes, self._snapshot_bytes)
+        due = self._policy.due(
+            self.record.step - self._snapshot_step,
+            self.record.seq - self._snapshot_seq,
+            self._tail_bytes,
+            self._snapshot_bytes,
+        )
         if due:
             async with self._lock:
                 self._snapshot()
@@ -417,10 +447,15 @@ class Journal:
         return due
 
     def _snapshot(self) -> None:
-        self.flush()
+        """Hand a snapshot to the store, in one write with what has gathered."""
+        self._add_early()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         snapshot = pack_snapshot(self.record, self._digest)
-        self._snapshot_seq, self._snapshot_bytes, self._tail_bytes = snapshot.seq, len(snapshot.data), 0
-        self._send(Batch(self.run_id, self.epoch, self._sent, snapshot=snapshot))
+        self._snapshot_step, self._snapshot_seq = self.record.step, snapshot.seq
+        self._snapshot_bytes, self._tail_bytes = len(snapshot.data), 0
+        self._send(Batch(self.run_id, self.epoch, self._sent, snapshot=snapshot, **self._take()))
 
     async def close(self, change: RowChange, *bodies: e.AnyBody, outbox: Sequence[Message] = ()) -> None:
         """Append the last facts, change the run's row and give the lease back, in one durable commit."""

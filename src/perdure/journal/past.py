@@ -28,14 +28,20 @@ log = logging.getLogger("perdure.journal")
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A run as it was loaded: verified and folded."""
+    """A run as it was loaded: verified and folded.
+
+    `snapshot_seq`, `snapshot_step`, `snapshot_bytes`: of the snapshot that was used, 0 if there was none;
+    `tail_bytes`: of the events after it.
+    """
 
     row: RunRow
     record: RunRecord
     digest: bytes
     inbox: tuple[Inbound, ...]
-    snapshot_seq: int
-    tail_bytes: int
+    snapshot_seq: int = 0
+    snapshot_step: int = 0
+    snapshot_bytes: int = 0
+    tail_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +65,17 @@ async def load(store: Store, run_id: str) -> Past:
 async def restore(store: Store, loaded: Loaded) -> Past:
     """Fold what was loaded: the newest whole snapshot and the events after it, else all events."""
     run_id = loaded.row.run_id
-    record, digest, start = RunRecord(), GENESIS, 0
+    record, digest, snapshot_bytes = RunRecord(), GENESIS, 0
     stored: Sequence[Stored] = loaded.events
     began = SYSTEM.monotonic()
     if loaded.snapshot is not None:
         try:
             record, digest = unpack_snapshot(loaded.snapshot), loaded.snapshot.digest
-            start = loaded.snapshot.seq
+            snapshot_bytes = len(loaded.snapshot.data)
         except Damaged as damage:
             log.warning("run %s: %s; all events are read instead", run_id, damage.what)
-            stored = await read_all(store, run_id)
+            stored = [item for item in await read_all(store, run_id) if item.seq <= loaded.row.seq]
+    base = record
     size, before, events = 0, record.seq, list[e.Event]()
     for item in stored:
         event, digest = _opened(run_id, item, before, digest)
@@ -81,7 +88,26 @@ async def restore(store: Store, loaded: Loaded) -> Past:
             f"run {run_id} ends at event {record.seq}, its row says {loaded.row.seq}", run_id=run_id
         )
     LOAD_COSTS.learn(len(stored), size, SYSTEM.monotonic() - began)
-    return Past(loaded.row, record, digest, loaded.inbox, start, size)
+    return Past(
+        loaded.row,
+        record,
+        digest,
+        loaded.inbox,
+        snapshot_seq=base.seq,
+        snapshot_step=base.step,
+        snapshot_bytes=snapshot_bytes,
+        tail_bytes=size,
+    )
+
+
+async def goal_of(store: Store, run_id: str) -> bytes:
+    """What a run was started for: from its first event, or from the fold if that was pruned."""
+    first = await store.read(run_id, 0, 1)
+    if first and first[0].seq == 1:
+        event, _ = await _open(store, run_id, first[0], 0, GENESIS)
+        if isinstance(event.body, e.RunStarted):
+            return event.body.goal
+    return (await load(store, run_id)).record.goal
 
 
 async def read_all(store: Store, run_id: str) -> list[Stored]:

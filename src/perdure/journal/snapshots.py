@@ -19,21 +19,20 @@ class _SnapshotBody(Struct, frozen=True, array_like=True):
 
 
 class SnapshotPolicy:
-    """When a snapshot is due: `every` events, or such that reading and folding the tail takes `seconds`.
+    """When a snapshot is due: after `every` steps, or such that reading and folding the tail takes `seconds`.
 
     The bound by time also waits until the tail has grown as large as the last snapshot, so that snapshots
-    cost no
-    more than the log itself: bytes stay linear in the length of the run.
+    cost no more than the log itself: bytes stay linear in the length of the run.
     """
 
     def __init__(self, every: int | None, seconds: float | None) -> None:
         self.every = every
         self.seconds = seconds
 
-    def due(self, events: int, tail_bytes: int, snapshot_bytes: int) -> bool:
-        """Whether `events` of `tail_bytes` since a snapshot of `snapshot_bytes` ask for another."""
+    def due(self, steps: int, events: int, tail_bytes: int, snapshot_bytes: int) -> bool:
+        """Whether what came since a snapshot of `snapshot_bytes` asks for another one."""
         if self.every is not None:
-            return events >= self.every
+            return steps >= self.every
         if self.seconds is None:
             return False
         return LOAD_COSTS.of(events, tail_bytes) >= self.seconds and tail_bytes >= snapshot_bytes

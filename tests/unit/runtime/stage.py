@@ -7,8 +7,9 @@ lease. Real kills of real processes are in test_kill.py and in tests/crash.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from perdure.runtime.boundary import set_hook
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store.memory import MemoryStore
-from perdure.store.protocol import Store
+from perdure.store.protocol import Appended, Batch, Store
 from perdure.store.sqlite import SQLiteStore
 from perdure.testing.clock import MovableClock
 from perdure.testing.oracle import Act, offences
@@ -171,6 +172,58 @@ class World:
     def keys(self) -> list[str]:
         """The keys of the acts, in their order."""
         return [act.key for act in self.acts]
+
+
+class Lagging:
+    """A store whose disk is slow: what is appended is written, all at once, when the test says `commit`, or
+    after `seconds` of real time. Everything else is the store below.
+    """
+
+    def __init__(self, below: Any, seconds: float | None = None) -> None:
+        self.below = below
+        self.seconds = seconds
+        self.commits = 0
+        self.queue: list[tuple[Batch, asyncio.Future[Appended]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.below, name)
+
+    def append(self, batch: Batch) -> asyncio.Future[Appended]:
+        """Queue a write."""
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self.queue.append((batch, future))
+        if self.seconds is not None and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._write())
+        return future
+
+    async def _write(self) -> None:
+        while self.queue:
+            await asyncio.sleep(self.seconds or 0)
+            self.commit()
+
+    def commit(self) -> None:
+        """Write what is queued, as one commit."""
+        group, self.queue = self.queue, []
+        self.commits += bool(group)
+        for batch, future in group:
+            done = self.below.append(batch)
+            assert done.done(), "the store below answers at once"
+            if (error := done.exception()) is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(done.result())
+
+    async def until(self, task: asyncio.Task[Any], *, seen: Callable[[], None] = lambda: None) -> int:
+        """Commit whenever nothing goes on any more without it, until the task is done; how often that was."""
+        before = self.commits
+        while not task.done():
+            for _ in range(100):
+                await asyncio.sleep(0)
+            if not task.done():
+                seen()
+                self.commit()
+        return self.commits - before
 
 
 def build(kind: str, folder: Path, *, hurried: bool = True) -> Stage:

@@ -101,20 +101,40 @@ class Runtime:
         await self.store.enlist(self.host.worker)
         await self.host.providers.__aenter__()
         if self._worker is not None:
-            self._working = asyncio.create_task(self._worker.run())
+            self._working = asyncio.create_task(self._worker.run(), name=f"worker {self.host.worker}")
+            self._working.add_done_callback(_ended_early)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._worker is not None and self._working is not None:
-            self._worker.stop()
-            await asyncio.wait([self._working])
-        await self.host.leases.close()
-        await self.host.providers.__aexit__(kind, error, trace)
-        self.host.threads.shutdown(wait=False, cancel_futures=True)
-        if self._owns_store:
-            await self.store.close()
+        """Drain the worker and close what was opened. Raises what ended the worker before its time."""
+        try:
+            if self._working is not None:
+                await self._drained(self._working)
+        finally:
+            await self.host.leases.close()
+            await self.host.providers.__aexit__(kind, error, trace)
+            self.host.threads.shutdown(wait=False, cancel_futures=True)
+            if self._owns_store:
+                await self.store.close()
+        if self._working is None or self._working.cancelled():
+            return
+        if error is None:
+            self._working.result()
+        elif (ended := self._working.exception()) is not None:
+            error.add_note(f"meanwhile the worker had ended: {ended!r}")
+
+    async def _drained(self, working: asyncio.Task[None]) -> None:
+        """Wait until the worker has ended; a cancellation does not wait for its steps."""
+        assert self._worker is not None
+        self._worker.stop()
+        try:
+            await asyncio.wait([working])
+        except asyncio.CancelledError:
+            working.cancel()
+            await asyncio.wait([working])
+            raise
 
     # -- start and run
 
@@ -307,6 +327,12 @@ class Runtime:
 
     async def _send(self, run_id: str, kind: str, data: dict[str, Any]) -> None:
         await self.store.deliver(Message(run_id, self.clock.new_id(), kind, codec.encode(data)))
+
+
+def _ended_early(working: asyncio.Task[None]) -> None:
+    """Say at once that a worker ended by an error; it is raised when its Runtime closes."""
+    if not working.cancelled() and (error := working.exception()) is not None:
+        log.critical("the worker has ended, and carries no run on any more: %r", error, exc_info=error)
 
 
 def _first_event(body: e.RunStarted, at: int) -> tuple[Stored, tuple[Any, ...]]:

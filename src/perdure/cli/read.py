@@ -100,6 +100,7 @@ def show(options: Options, run: str, events: bool, whole: bool) -> int:
 
 async def _show(options: Options, text: str, *, events: bool, whole: bool) -> int:
     from perdure import journal
+    from perdure.timeline.late import late_lines
     from perdure.timeline.reason import why
     from perdure.timeline.view import lines
 
@@ -112,9 +113,12 @@ async def _show(options: Options, text: str, *, events: bool, whole: bool) -> in
     if seq is not None and not any(event.seq == seq for event in history):
         raise BadPoint(f"run {row.run_id} has the events 1 to {row.seq}, and no event {seq}")
     kept = [event for event in history if seq is None or event.seq <= seq]
+    shown = lines(kept)
+    if seq is None and row.terminal:
+        shown += late_lines(shown, past.inbox)
     answer = why(past.row, past.record, now, inbox=past.inbox, note=note_of(row))
     if options.json:
-        _print_show(past.row, past.record, answer, kept, events=events)
+        _print_show(past.row, past.record, answer, kept if events else shown, events=events)
     elif events:
         from perdure.cli.drawing import events_listed
 
@@ -123,21 +127,20 @@ async def _show(options: Options, text: str, *, events: bool, whole: bool) -> in
     else:
         from perdure.cli.drawing import draw_run
 
-        draw_run(past.row, past.record, answer, lines(kept), whole=whole, upto=seq)
+        draw_run(past.row, past.record, answer, shown, whole=whole, upto=seq)
     return 0
 
 
-def _print_show(row: RunRow, record: Any, answer: Any, kept: Sequence[Any], *, events: bool) -> None:
+def _print_show(row: RunRow, record: Any, answer: Any, shown: Sequence[Any], *, events: bool) -> None:
     from perdure.cli.notice import print_document
     from perdure.timeline import document as written
-    from perdure.timeline.view import lines
 
     document: dict[str, Any] = {"run": written.run_document(row, answer.condition)}
     document |= written.record_document(record)
     if events:
-        document["events"] = [written.event_document(event) for event in kept]
+        document["events"] = [written.event_document(event) for event in shown]
     else:
-        document["timeline"] = [written.line_document(line) for line in lines(kept)]
+        document["timeline"] = [written.line_document(line) for line in shown]
         document["why"] = written.why_document(answer)
     print_document(document)
 

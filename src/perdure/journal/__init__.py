@@ -8,7 +8,7 @@ only when everything appended before it is durable), law 5 (a snapshot is used o
 (nothing is served whose chain does not verify).
 """
 
-from perdure.journal.live import Durability, Fences, Journal
+from perdure.journal.live import Durability, Fences, Journal, Receipt
 from perdure.journal.outlast import outlast
 from perdure.journal.outline import outline
 from perdure.journal.past import Past, Verification, goal_of, history, load, read_all, restore, verify
@@ -19,6 +19,7 @@ __all__ = [
     "Fences",
     "Journal",
     "Past",
+    "Receipt",
     "SnapshotPolicy",
     "Verification",
     "goal_of",

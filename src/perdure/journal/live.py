@@ -19,6 +19,7 @@ from perdure.journal.past import Past
 from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot
 from perdure.state import events as e
 from perdure.state.fold import fold
+from perdure.state.record import CallRecord
 from perdure.store.protocol import (
     Appended,
     Batch,
@@ -55,9 +56,22 @@ class Fences:
 
 _PROGRESS = (e.CallSettled, e.CallReconciled, e.CallLate, e.StepCommitted)
 
+_VITAL = (
+    e.CallUnknown,
+    e.CallReconciled,
+    e.CallLate,
+    e.CancelRequested,
+    e.RunHeld,
+    e.RunReleased,
+    e.RunFinished,
+)
+"""Beside the receipts of acts: what is written even where new intents have no room any more."""
 
-Receipt: TypeAlias = tuple[e.CallSettled, str]
-"""The outcome of an act, and the act's key."""
+_ENDS_ACT = (e.CallSettled, e.CallUnknown, e.CallReconciled, e.CallLate)
+
+
+Receipt: TypeAlias = tuple[e.CallSettled, CallRecord]
+"""The outcome of an act, and the act."""
 
 
 class Journal:
@@ -66,7 +80,9 @@ class Journal:
     `append` gives events their numbers and folds them at once; they reach the store in the background.
     Appends of one
     run are serialised with fenced appends and transactional calls, which must see the last event durable.
-    `refused` holds the receipts of acts that the store would not take, because the lease had gone.
+    `refused` holds the receipts of acts that the store would not take, because the lease had gone. Verdicts,
+    ends and the receipts of acts, with everything before them, may use the room that a store keeps for a full
+    disk.
     """
 
     def __init__(
@@ -95,6 +111,8 @@ class Journal:
         self._pending_blobs: list[Blob] = []
         self._pending_taken: list[int] = []
         self._pending_receipts: list[Receipt] = []
+        self._vital = False
+        self._acting: set[str] = set()
         self.refused: list[Receipt] = []
         self._since = 0.0
         self._sent = past.record.seq
@@ -159,7 +177,7 @@ class Journal:
             bodies, taken = (*self._early, *bodies), (*self._early_taken, *taken)
             self._early, self._early_taken = [], []
         receipts = [
-            (body, self.record.calls[body.path].key)
+            (body, self.record.calls[body.path])
             for body in bodies
             if isinstance(body, e.CallSettled) and body.head is None
         ]
@@ -170,6 +188,8 @@ class Journal:
             self._pending.append(self._encode(body))
         self._pending_receipts.extend(receipts)
         self._pending_taken.extend(taken)
+        if receipts or any(isinstance(body, _VITAL) for body in bodies):
+            self._vital = True
 
     def _encode(self, body: e.AnyBody, *, whole: bool = False) -> Stored:
         """Number, fold, frame and chain one fact. `whole`: large values stay in the frame."""
@@ -188,6 +208,10 @@ class Journal:
             data = codec.pack(e.Event(event.seq, event.at, event.epoch, slim))
         self.record = record
         self._moved = self._moved or isinstance(body, _PROGRESS)
+        if type(body) is e.CallIntended:
+            self._acting.add(body.path)
+        elif self._acting and isinstance(body, _ENDS_ACT):
+            self._acting.discard(body.path)
         digest = self._digest = codec.chain(self._digest, data)
         size = len(data)
         self._pending_bytes += size
@@ -229,8 +253,10 @@ class Journal:
         self._unacked += count
         self._unacked_bytes += size
         self.commits += 1
-        if receipts:  # what an act came to is written even where new intents have no room any more
+        # While an act is under way its receipt is still to come, and must find what lies before it written.
+        if self._vital or self._acting or not (batch.events or batch.snapshot):
             batch = replace(batch, reserve=True)
+        self._vital = False
         future = self.store.append(batch)
         self._last = future
         if future.done():  # known at once, and not only when the loop has come round to it
@@ -356,6 +382,7 @@ class Journal:
         if error is not None and (self.failure is None or _leaves_whole(error)):
             self.record, self._digest, self._tail_bytes = saved
             self._pending_blobs = []
+            self._acting -= {body.path for body, _, _ in group if isinstance(body, e.CallIntended)}
         for _, _, done in group:
             if error is not None:
                 done.set_exception(error)

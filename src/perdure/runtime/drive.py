@@ -21,7 +21,7 @@ from perdure.journal.outlast import outlast
 from perdure.runtime.boundary import reached
 from perdure.runtime.leases import Leases
 from perdure.runtime.limits import Limits
-from perdure.runtime.messages import conflict, late_receipt, made_again, message_events
+from perdure.runtime.messages import conflict, late_of, made_again, message_events
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
@@ -104,7 +104,7 @@ class Drive:
 
     async def _apply(self, message: Inbound) -> None:
         bodies = message_events(self.record, message, self.run_id)
-        if message.kind == "late" and (held := await self._conflict(late_receipt(message))):
+        if message.kind == "late" and (held := await self._conflict(late_of(message.data).receipt)):
             bodies = (*bodies, held)
         appended = asyncio.ensure_future(self.journal.append(*bodies, taken=(message.position,)))
         cancelled = await outlast(appended)

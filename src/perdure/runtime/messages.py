@@ -10,6 +10,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import Struct
+
 from perdure import codec
 from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, records
 from perdure.state import events as e
@@ -17,6 +19,38 @@ from perdure.state.record import CallRecord, RunRecord, WaitRecord
 from perdure.store.protocol import Inbound
 
 log = logging.getLogger("perdure.run")
+
+
+class Late(Struct, frozen=True):
+    """A late result as its message tells it: of which call, and what it came to. `value`: value bytes."""
+
+    path: str
+    attempt: int
+    key: str
+    outcome: e.Outcome
+    final: bool
+    value: bytes
+    name: str = ""
+    effect: str = ""
+
+    @property
+    def receipt(self) -> e.CallSettled:
+        """The receipt that the run could not be given."""
+        return e.CallSettled(
+            self.path, self.outcome, self.value, final=self.final, attempt=self.attempt, key=self.key
+        )
+
+    @property
+    def words(self) -> str:
+        """Which attempt it is of, and what came of it."""
+        came = {"done": "had happened", "failed": "had failed", "not_done": "had not happened"}[self.outcome]
+        return f"attempt {self.attempt} of call {self.path} ({self.name or '?'}) {came}"
+
+
+def late_of(data: bytes) -> Late:
+    """Read the data of a message of kind `late`, or of a tombstone."""
+    told: dict[str, Any] = codec.decode(data)
+    return Late(**{field: told[field] for field in Late.__struct_fields__ if field in told})
 
 
 def message_events(record: RunRecord, message: Inbound, run_id: str) -> tuple[e.AnyBody, ...]:
@@ -31,23 +65,10 @@ def message_events(record: RunRecord, message: Inbound, run_id: str) -> tuple[e.
         case "release" | "retry":
             return _released(record, message.kind, data, by)
         case "late":
-            return late_events(record, run_id, late_receipt(message), str(data["key"]))
+            return late_events(record, run_id, late_of(message.data).receipt, str(data["key"]))
         case _:
             log.error("run %s: a message of the unknown kind %r was passed over", run_id, message.kind)
             return ()
-
-
-def late_receipt(message: Inbound) -> e.CallSettled:
-    """The receipt that a late message carries."""
-    data: dict[str, Any] = codec.decode(message.data)
-    return e.CallSettled(
-        str(data["path"]),
-        data["outcome"],
-        data["value"],
-        final=bool(data.get("final", True)),
-        attempt=int(data["attempt"]),
-        key=str(data["key"]),
-    )
 
 
 def _resolved(record: RunRecord, data: dict[str, Any], by: str) -> tuple[e.AnyBody, ...]:

@@ -21,6 +21,7 @@ from perdure.errors import (
     LeaseLost,
     NotStorable,
     PerdureError,
+    RunGone,
     ShapeMismatch,
     Signal,
     StaleEpoch,
@@ -32,12 +33,13 @@ from perdure.runtime import reconcile
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution, Interrupted
+from perdure.runtime.late import hand_over
 from perdure.runtime.plain_loop import plain_loop
 from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.record import RunRecord
-from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, Message, RowChange
+from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, RowChange
 
 log = logging.getLogger("perdure.run")
 
@@ -117,7 +119,6 @@ class Runner:
         self.stopped = False
         self.ride: Drive | None = None
         self._breath = host.clock.monotonic()
-        self._failures = 0
         self.over = False
         self._inbox: tuple[Inbound, ...] = ()
         self._inbox_end = 0
@@ -152,13 +153,14 @@ class Runner:
     async def end(self, failure: BaseException | None) -> None:
         """Whatever ended the work: nothing recorded is lost, and a lease that is still ours is given back."""
         run_id = self.claimed.row.run_id
-        if self.lost or isinstance(failure, LeaseLost | StaleEpoch):
+        if self.lost or isinstance(failure, LeaseLost | StaleEpoch | RunGone):
             log.warning("run %s: the lease is lost; the new owner carries it on", run_id)
             await self.hand_over()
         elif self.stopped and isinstance(failure, asyncio.CancelledError):
             await self.leave()
         elif failure is not None:
             if isinstance(failure, Exception):  # else the process goes down, or is meant to look as if it did
+                await self.hand_over()
                 await self.let_go()
             raise failure
 
@@ -171,25 +173,12 @@ class Runner:
             await self.ride.journal.close(RowChange(due_at=0))
 
     async def hand_over(self) -> None:
-        """The lease is gone: what acts came to after that reaches the new owner as late results."""
+        """What acts came to and could not be written reaches whoever drives the run next, as late results."""
         if self.ride is None:
             return
         with suppress(StoreError):  # what is not handed to the store yet is refused now
             await self.ride.journal.barrier()
-        for receipt, key in self.ride.journal.refused:
-            data = {
-                "path": receipt.path,
-                "attempt": receipt.attempt,
-                "key": key,
-                "outcome": receipt.outcome,
-                "final": receipt.final,
-                "value": receipt.value,
-            }
-            late = Message(self.ride.run_id, f"late-{key}-{receipt.attempt}", "late", codec.encode(data))
-            try:
-                await self.host.store.deliver(late)
-            except StoreError as error:
-                log.error("run %s: a late result of %s is lost: %s", self.ride.run_id, receipt.path, error)
+        await hand_over(self.host.store, self.ride.run_id, self.ride.journal.refused)
 
     async def let_go(self) -> None:
         """The drive failed: give the lease back; the run can be claimed once the cause is mended."""
@@ -353,7 +342,6 @@ class Runner:
         await ride.journal.append(committed)
         reached("step.queued")
         ride.live.commit(ride.record.state, patch)
-        self._failures = 0
         if await ride.journal.commit_step():
             reached("snapshot.queued")
         reached("step.committed")
@@ -422,12 +410,15 @@ class Runner:
         """
         ride.live.reset()
         retry = self.agent.retry
-        self._failures += 1
-        if retry is not None and self._failures < retry.attempts:
+        failures = ride.record.failures + 1
+        if retry is not None and failures < retry.attempts:
             log.warning(
                 "run %s: step %d failed, is tried again: %r", ride.run_id, ride.record.step + 1, error
             )
-            await self.host.clock.sleep(retry.delay(self._failures))
+            why = f"{type(error).__name__}: {error}"[:500]
+            await ride.journal.append(e.StepRestarted(why, ride.record.seq))
+            await ride.journal.barrier()  # a restart must not forget that this try was made
+            await self.host.clock.sleep(retry.delay(failures))
             return
         where = traceback.extract_tb(error.__traceback__)
         place = next(

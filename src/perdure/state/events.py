@@ -220,7 +220,10 @@ class StepCommitted(Body, frozen=True, array_like=True, tag="step.committed"):
 
 
 class StepRestarted(Body, frozen=True, array_like=True, tag="step.restarted"):
-    """The open step begins anew. Records of events up to `keep` stay; `fresh` gives the step new paths."""
+    """The open step begins anew. Records of events up to `keep` stay; `fresh` gives the step new paths.
+
+    One that keeps every event before it counts as a failed execution: the step raised, and is tried again.
+    """
 
     why: str
     keep: int

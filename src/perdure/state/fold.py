@@ -187,6 +187,7 @@ def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, work: W
         "state": state,
         "step": body.number,
         "restart": 0,
+        "failures": 0,
         "calls": {},
         "waits": {},
         "spent": replace(record.spent, steps=record.spent.steps + 1),
@@ -196,7 +197,13 @@ def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, work: W
 def _restarted(record: RunRecord, event: e.Event, body: e.StepRestarted, work: Work) -> Changes:
     calls = {path: call for path, call in record.calls.items() if _first_seq(call) <= body.keep}
     waits = {path: wait for path, wait in record.waits.items() if wait.seq <= body.keep}
-    return {"calls": calls, "waits": waits, "restart": record.restart + (1 if body.fresh else 0)}
+    failed = body.keep >= record.seq  # nothing is forgotten: the step raised, and is executed again as it is
+    return {
+        "calls": calls,
+        "waits": waits,
+        "restart": record.restart + (1 if body.fresh else 0),
+        "failures": record.failures + (1 if failed else 0),
+    }
 
 
 def _first_seq(call: CallRecord) -> int:
@@ -208,7 +215,7 @@ def _held(record: RunRecord, event: e.Event, body: e.RunHeld, work: Work) -> Cha
 
 
 def _released(record: RunRecord, event: e.Event, body: e.RunReleased, work: Work) -> Changes:
-    return {"held": None}
+    return {"held": None, "failures": 0}
 
 
 def _finished(record: RunRecord, event: e.Event, body: e.RunFinished, work: Work) -> Changes:

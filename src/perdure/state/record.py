@@ -113,3 +113,4 @@ class RunRecord(Struct, frozen=True, array_like=True):
     value: bytes = b""
     spent: Spent = Spent()
     resumes: int = 0
+    failures: int = 0  # executions of the open step that ended in an exception, since a person looked

@@ -44,6 +44,7 @@ from perdure.store.standing import (
     follows,
     gone,
     new_standing,
+    refuses,
     served,
     still_open,
     told,
@@ -173,7 +174,7 @@ class MemoryStore(Store):
 
     def _send(self, message: Message, now: int) -> bool:
         run = self._runs.get(message.run_id)
-        if run is None or (message.id not in run.known and run.standing.terminal):
+        if run is None or (message.id not in run.known and refuses(run.standing, message)):
             return False
         self._accept(run, message, now)
         return True
@@ -193,7 +194,7 @@ class MemoryStore(Store):
         self._check_open()
         check_message(message, self.value_bytes)
         run = self._find(message.run_id)
-        if run.standing.terminal and message.id not in run.known:
+        if message.id not in run.known and refuses(run.standing, message):
             raise ended(run.standing)
         delivered = self._accept(run, message, self.now())
         if delivered.fresh:

@@ -50,13 +50,15 @@ class Message(msgspec.Struct, frozen=True):
     """Something sent to a run without a lease.
 
     `id` is the sender's: a second message with the same id changes nothing, even after the first one was
-    taken.
+    taken. `after_end`: a run that has ended accepts it too, and keeps it beside its events, where nobody
+    takes it: for what must not be lost though no event can follow the end.
     """
 
     run_id: str
     id: str
     kind: str
     data: bytes
+    after_end: bool = False
 
 
 class Delivered(msgspec.Struct, frozen=True):
@@ -348,7 +350,7 @@ class Store(Protocol):
     async def deliver(self, message: Message) -> Delivered:
         """Make a message durable in its run's inbox without a lease, once per id.
 
-        Raises NoSuchRun, RunEnded, RunGone.
+        Raises NoSuchRun, RunGone, and RunEnded unless it is for runs that have ended too.
         """
         ...
 

@@ -258,6 +258,11 @@ def still_open(standing: Standing) -> RunOpen:
     return RunOpen(f"run {standing.run_id} is {standing.status}, it has not ended", run_id=standing.run_id)
 
 
+def refuses(standing: Standing, message: Message) -> bool:
+    """Whether a run takes this message no more: it has ended, and the message is not one for that case."""
+    return standing.terminal and not message.after_end
+
+
 def ended(standing: Standing) -> RunEnded:
     """The refusal of a message to a run that has ended."""
     what = f"run {standing.run_id} has ended as {standing.status}"

@@ -38,7 +38,7 @@ class Act:
 
 @dataclass(slots=True)
 class _Life:
-    """What the journal has said of one call so far."""
+    """What the journal has said of one call so far. `first`: the first event that speaks of it."""
 
     standing: str = "new"
     effect: str = ""
@@ -46,6 +46,7 @@ class _Life:
     digest: bytes = b""
     attempt: int = 0
     epoch: int = 0
+    first: int = 0
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class _Book:
 
     acts: Mapping[tuple[str, int], list[Act]]
     lives: dict[str, _Life] = field(default_factory=lambda: defaultdict(_Life))
-    waits: set[str] = field(default_factory=set)
+    waits: dict[str, int] = field(default_factory=dict)
     cancelled: bool = False
     ended: bool = False
 
@@ -106,7 +107,7 @@ def _event(book: _Book, event: e.Event) -> Iterator[str]:
         case e.WaitOpened():
             if body.path in book.waits:
                 yield f"wait {body.path} is opened a second time"
-            book.waits.add(body.path)
+            book.waits[body.path] = event.seq
         case e.CancelRequested():
             book.cancelled = True
         case e.StepCommitted() | e.RunFinished():
@@ -114,9 +115,9 @@ def _event(book: _Book, event: e.Event) -> Iterator[str]:
             book.lives.clear()
             book.ended = isinstance(body, e.RunFinished)
         case e.StepRestarted():
-            for path in list(book.lives):
+            for path in [path for path, life in book.lives.items() if life.first > body.keep]:
                 del book.lives[path]
-            book.waits.clear()
+            book.waits = {path: seq for path, seq in book.waits.items() if seq <= body.keep}
         case _:
             return
 
@@ -140,7 +141,13 @@ def _intended(book: _Book, event: e.Event, body: e.CallIntended) -> Iterator[str
     ):
         yield f"{call} is sent again with another key or other arguments"
     book.lives[body.path] = _Life(
-        "open", body.head.effect, body.key, body.head.digest, body.attempt, event.epoch
+        "open",
+        body.head.effect,
+        body.key,
+        body.head.digest,
+        body.attempt,
+        event.epoch,
+        life.first or event.seq,
     )
 
 
@@ -157,6 +164,7 @@ def _settled(book: _Book, event: e.Event, body: e.CallSettled) -> Iterator[str]:
         yield from _receipt(book, life, body.path, body.value)
     life.standing = body.outcome if body.final or body.outcome == "done" else _again(body.outcome)
     life.attempt = body.attempt
+    life.first = life.first or event.seq
     if body.final and body.outcome == "not_done":
         life.standing = "failed"
 

@@ -14,6 +14,7 @@ from perdure.state.record import CallRecord, RunRecord, WaitRecord
 from perdure.store.protocol import NEVER, Inbound, RunRow
 from perdure.timeline.amounts import duration, moment
 from perdure.timeline.condition import MEANING, Condition, condition
+from perdure.timeline.late import late_results
 from perdure.timeline.plain import clean
 
 
@@ -112,6 +113,9 @@ def _facts(row: RunRow, record: RunRecord, now: int, inbox: Sequence[Inbound]) -
     for wait in record.waits.values():
         if not wait.closed:
             yield Fact("wait", _open_wait(wait, now))
+    if row.terminal:
+        for at, late in late_results(inbox):
+            yield Fact("late", f"{clean(late.words)}; it was told {duration(now - at)} ago, after the end")
     yield Fact("inbox", _inbox(row, inbox, now))
     yield Fact("past", _past(record))
     yield Fact("storage", f"last event @{row.seq}, written {duration(now - row.updated_at)} ago")

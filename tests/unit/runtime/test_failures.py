@@ -6,6 +6,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import perdure
 from perdure.agent import Agent, Held, Retry
 from perdure.errors import CallFailed, NotStorable, ShapeMismatch
 from perdure.runtime.runner import POISON_CLAIMS
+from perdure.state import events as e
 from perdure.store.memory import MemoryStore
 from perdure.testing.clock import MovableClock
-from tests.unit.runtime.stage import RUN, Stage, World, agent
+from tests.unit.runtime.stage import RUN, Crash, Stage, World, agent
 
 
 class NoMoney(Exception):
@@ -186,6 +188,61 @@ async def test_a_step_is_retried_as_the_agent_declares(memory: Stage, good: int)
     else:
         assert isinstance(outcome, Held)
         assert "not yet" in outcome.detail
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+async def test_tries_of_a_step_are_counted_in_the_journal(stage: Stage, crashes: int) -> None:
+    """A restart gives a step no new tries: three fail in all, with processes that die in between."""
+    world, tries = World(), [0]
+
+    @perdure.tool(effect="irreversible")
+    async def pay() -> str:
+        return str(world.act("paid"))
+
+    async def step(run: Any) -> None:
+        tries[0] += 1
+        if tries[0] in (2, 4)[:crashes]:
+            raise Crash("in the step")
+        await pay()
+        raise ConnectionError("never")
+
+    made = agent(step, pay, retry=Retry(attempts=3, backoff=10))
+    for _ in range(crashes):
+        with suppress(Crash):
+            await stage.run(made)
+        stage.clock.advance(100)
+    held = await stage.run(made)
+    assert isinstance(held, Held)
+    assert held.reason == "step-error"
+    failed = tries[0] - crashes
+    assert failed == 3
+    assert len(world) == 1
+    restarts = await stage.bodies(e.StepRestarted)
+    assert [body.why for body in restarts] == ["ConnectionError: never"] * 2
+    assert (await stage.record()).failures == 2
+    await stage.blameless(world)
+
+
+async def test_a_step_that_a_person_lets_go_on_has_all_its_tries_again(stage: Stage) -> None:
+    """And so has the next step."""
+    tries = [0]
+
+    async def step(run: Any) -> None:
+        tries[0] += 1
+        if tries[0] not in (6, 8):
+            raise ConnectionError("not yet")
+        run.state["log"].append(tries[0])
+        if tries[0] == 8:
+            run.finish()
+
+    made = agent(step, retry=Retry(attempts=3, backoff=1))
+    assert (await stage.run(made)).status == "held"
+    assert tries == [3]
+    async with stage.runtime(made) as place:
+        await place.retry(RUN, by="ada")
+        assert (await place.run(made, RUN, "go")).status == "succeeded"
+    assert tries == [8]
+    assert len(await stage.bodies(e.StepRestarted)) == 2 + 2 + 1
 
 
 async def test_only_fail_fails_a_run(memory: Stage) -> None:

@@ -25,7 +25,16 @@ from perdure.store.protocol import (
     Snapshot,
     Stored,
 )
-from perdure.store.standing import Standing, check_size, ended, follows, gone, new_standing, still_open
+from perdure.store.standing import (
+    Standing,
+    check_size,
+    ended,
+    follows,
+    gone,
+    new_standing,
+    refuses,
+    still_open,
+)
 from perdure.store.tx import Guard
 
 SHIFT = 32
@@ -244,7 +253,7 @@ class Transaction:
         known = self.connection.execute(_FIND_MESSAGE, (entry.run_no, message.id)).get
         if known is not None:
             return Delivered(known & MASK, fresh=False)
-        if standing.terminal:
+        if refuses(standing, message):
             raise ended(standing)
         standing.inbox += 1
         standing.pending += 1

@@ -6,8 +6,8 @@ import asyncio
 
 from msgspec.structs import replace
 
-from perdure.errors import RunEnded, StaleEpoch
-from perdure.store.protocol import Batch, Delivered, Inbound, Message, RowChange
+from perdure.errors import RunEnded, RunGone, StaleEpoch
+from perdure.store.protocol import NEVER, Batch, Claim, Delivered, Inbound, Message, RowChange
 from perdure.testing.contract.trial import Promises, Trial, events, message, promise, refused
 
 
@@ -46,6 +46,25 @@ class MessagePromises(Promises):
         assert await trial.store.deliver(message("r", "m1")) == again
         with refused(RunEnded):
             await trial.store.deliver(message("r", "m2"))
+
+    @promise
+    async def test_a_run_that_has_ended_keeps_what_may_come_after_its_end(self, trial: Trial) -> None:
+        await trial.lease()
+        await trial.store.append(Batch("r", 1, 1, row=RowChange(status="succeeded", terminal=True)))
+        late = Message("r", "late", "late", b"a receipt", after_end=True)
+        assert await trial.store.deliver(late) == Delivered(1, True)
+        assert await trial.store.deliver(late) == Delivered(1, False)
+        assert [item.data for item in (await trial.store.load("r")).inbox] == [b"a receipt"]
+        row = await trial.store.row("r")
+        assert (row.status, row.terminal, row.seq, row.pending) == ("succeeded", True, 1, 1)
+        assert await trial.store.due() == NEVER
+        assert await trial.store.claim(Claim("w", 30)) == ()
+        assert await trial.store.claim(Claim("w", 30, run_id="r")) == ()
+        with refused(RunEnded):
+            await trial.store.append(Batch("r", 1, 1, events(2, 2), taken=(1,)))
+        await trial.store.drop("r")
+        with refused(RunGone):
+            await trial.store.deliver(replace(late, id="later"))
 
     @promise
     async def test_one_id_sent_by_many_at_once_counts_once(self, trial: Trial) -> None:

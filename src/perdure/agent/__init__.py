@@ -26,6 +26,7 @@ from perdure.agent.policy import (
 from perdure.agent.schema import (
     Reply,
     ToolCall,
+    one_turn,
     read_reply,
     read_tool_calls,
     read_usage,
@@ -93,6 +94,7 @@ __all__ = [
     "current_steps",
     "fact",
     "model",
+    "one_turn",
     "override",
     "premise",
     "providers_scope",

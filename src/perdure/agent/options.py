@@ -15,6 +15,7 @@ from typing import Any, Literal, TypedDict, get_args
 from perdure.agent.declared import Declared, is_coroutine_function
 from perdure.agent.parameters import REQUIRED, Parameters
 from perdure.agent.policy import Approval, Price, Rate, Retry, Usage, is_a
+from perdure.agent.schema import SchemaStyle
 from perdure.agent.verdict import NotDone, Unknown
 from perdure.errors import BadDeclaration
 from perdure.state.events import Effect
@@ -70,6 +71,7 @@ class ModelOptions(CommonOptions, total=False):
     price: Price | None
     max_output: int
     usage: Callable[[Any], Usage | None] | None
+    style: SchemaStyle
 
 
 class Changes(ToolOptions, ModelOptions, total=False):
@@ -91,7 +93,8 @@ class Options:
     `for_model`: offered to the model.
 
     Models: `price`, `max_output` (the most output tokens, reserved before a call), `usage` (reads a reply's
-    usage). Facts: `fresh_for` (how old a value may be), `same` (a key function; equal keys mean unchanged).
+    usage), `style` (in which API's words an agent without a step offers it tools). Facts: `fresh_for` (how
+    old a value may be), `same` (a key function; equal keys mean unchanged).
     """
 
     effect: Effect | EffectOf = "irreversible"
@@ -108,6 +111,7 @@ class Options:
     price: Price | None = None
     max_output: int = 4096
     usage: Callable[[Any], Usage | None] | None = None
+    style: SchemaStyle = "openai"
     fresh_for: timedelta | None = None
     same: Callable[[Any], object] | None = None
 
@@ -239,6 +243,8 @@ def _check_numbers(declared: Declared, options: Options) -> None:
         raise _bad(declared, f"limit={options.limit!r}: at least 1 call must be allowed in flight")
     if options.max_output < 1:
         raise _bad(declared, f"max_output={options.max_output!r}: at least 1 token")
+    if options.style not in get_args(SchemaStyle):
+        raise _bad(declared, f"style={options.style!r}", f"one of {', '.join(get_args(SchemaStyle))}")
     if declared.kind == "fact" and options.fresh_for is None:
         raise _bad(declared, "a fact says how old it may be", "fresh_for=timedelta(...)")
 

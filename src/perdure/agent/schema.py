@@ -147,6 +147,18 @@ def tool_message(call: ToolCall, content: str, *, error: bool) -> dict[str, Any]
             return {"role": "user", "content": [block]}
 
 
+def one_turn(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The answers to one reply as its conversation takes them: Anthropic wants them in a single message."""
+    turn: list[dict[str, Any]] = []
+    for message in messages:
+        before = turn[-1] if turn else None
+        if before is not None and before.get("role") == message.get("role") == "user":
+            turn[-1] = {**before, "content": [*before["content"], *message["content"]]}
+        else:
+            turn.append(message)
+    return turn
+
+
 # ---------------------------------------------------------------------------------------------------- replies
 
 

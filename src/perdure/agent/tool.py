@@ -346,7 +346,9 @@ def tool(*bare: Never, **options: Unpack[ToolOptions]) -> Callable[[Callable[P, 
 def model(name: str, /, **options: Unpack[ModelOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]:
     """Declare a function that calls the model `name`: `@perdure.model("gpt-5-mini", price=Price(0.25, 2.0))`.
 
-    A model is `read` unless declared otherwise (one with hosted tools acts). Raises BadDeclaration (C102).
+    A model is `read` unless declared otherwise (one with hosted tools acts). `style="anthropic"`: an agent
+    without a step offers it tools in the words of that API (`openai`, `anthropic`, `mcp`). Raises
+    BadDeclaration (C102).
     """
     if not is_a(name, str) or not name:
         raise BadDeclaration(

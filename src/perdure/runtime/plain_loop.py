@@ -1,13 +1,13 @@
-"""The step of an agent that declares none: ask the model, run its tool calls.
+"""The step of an agent that declares none: ask the model, run its tool calls, until it answers without any.
 
-Until it answers without any.
+It speaks to the model in the words of the API that the model declares (`style`), and reads a reply in any.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from perdure.agent import Agent, read_reply
+from perdure.agent import Agent, one_turn, read_reply
 from perdure.errors import BadDeclaration
 
 
@@ -20,7 +20,7 @@ def plain_loop(agent: Agent[Any, Any, Any]) -> Any:
             remedy="declare one model with @agent.model(...), or a step with @agent.step",
         )
     model = models[0]
-    schemas = agent.tool_schemas("openai")
+    schemas = agent.tool_schemas(model.options.style)
     takes_tools = "tools" in model.parameters.names
 
     async def step(run: Any) -> None:
@@ -31,6 +31,6 @@ def plain_loop(agent: Agent[Any, Any, Any]) -> Any:
         if not reply.tool_calls:
             run.finish(reply.text)
             return
-        messages.extend(await run.tools(reply.tool_calls))
+        messages.extend(one_turn(await run.tools(reply.tool_calls)))
 
     return step

@@ -152,6 +152,7 @@ def test_the_options_of_models_and_facts() -> None:
     untyped: Callable[..., Any] = model
     cases: list[tuple[dict[str, Any], str]] = [
         ({"max_output": 0}, "at least 1 token"),
+        ({"style": "morse"}, "style='morse'"),
         ({"approval": Approval()}, "a model has no option 'approval'"),
         ({"premises": [order]}, "a model has no option 'premises'"),
     ]

@@ -197,6 +197,45 @@ async def test_anthropic_tool_calls_are_answered_in_their_words(memory: Stage) -
     assert (second["tool_use_id"], second["is_error"]) == ("t2", True)
 
 
+async def test_a_model_of_anthropics_is_spoken_to_in_its_words(stage: Stage) -> None:
+    """The model declares its style; tools are offered in it, and the answers to one reply are one message."""
+    replies = [
+        [
+            {"type": "text", "text": "I look."},
+            {"type": "tool_use", "id": "t1", "name": "order", "input": {"order_id": "o-1"}},
+            {"type": "tool_use", "id": "t2", "name": "order", "input": {"wrong": 1}},
+        ],
+        [{"type": "text", "text": "It is "}, {"type": "text", "text": "here."}],
+    ]
+    offered: list[Any] = []
+    desk: Agent[Any, Any, Any] = Agent("desk")
+
+    @desk.model("claude", style="anthropic")
+    async def chat(messages: list[Any], tools: list[Any]) -> dict[str, Any]:
+        offered.append(tools)
+        said = sum(message["role"] == "assistant" for message in messages)
+        usage = {"input_tokens": 10, "output_tokens": 2}
+        return {"type": "message", "role": "assistant", "content": replies[said], "usage": usage}
+
+    @desk.tool(effect="read")
+    async def order(order_id: str) -> str:
+        """Look an order up."""
+        return f"order {order_id}"
+
+    await stage.crash(desk, "call.act", 2)
+    assert (await stage.run(desk, check=True)).unwrap() == "It is here."
+    [told] = offered[0]
+    assert sorted(told) == ["description", "input_schema", "name"]
+    assert told["input_schema"]["required"] == ["order_id"]
+    messages = (await stage.state())["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant"]
+    assert messages[1] == {"role": "assistant", "content": replies[0]}
+    first, second = messages[2]["content"]
+    assert first == {"type": "tool_result", "tool_use_id": "t1", "content": "order o-1"}
+    assert (second["tool_use_id"], second["is_error"]) == ("t2", True)
+    assert (await stage.record()).spent.input_tokens == 20
+
+
 async def test_an_agent_without_a_step_needs_exactly_one_model(memory: Stage) -> None:
     """Said with the remedy; the run is not failed by it."""
     bare: Any = Agent("bare")

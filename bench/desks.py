@@ -10,11 +10,11 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
-from perdure import Agent, Hybrid, Run
+from perdure import Agent, Run
 from perdure.agent import Durability, Storage
+from perdure.agent.policy import DEFAULT_STORAGE
 
 REPLY_BYTES = 300
 """The length of a reply's text."""
@@ -65,7 +65,7 @@ class Plan:
     every: int = 40
     kind: Kind = "frozen"
     durability: Durability = "effects"
-    storage: Storage = field(default_factory=lambda: Hybrid(resume_within=timedelta(milliseconds=50)))
+    storage: Storage = DEFAULT_STORAGE
     tool: bool = False
     pause: float = 0.0
     stamps: list[Stamp] = field(default_factory=list)

@@ -178,5 +178,5 @@ class Hybrid:
 Storage: TypeAlias = Literal["log", "snapshot"] | Hybrid
 """How a run is kept: events only, a snapshot each step, or between the two."""
 
-DEFAULT_STORAGE = Hybrid(resume_within=timedelta(milliseconds=50))
+DEFAULT_STORAGE = Hybrid(resume_within=timedelta(milliseconds=20))
 """What an agent uses unless it says otherwise."""

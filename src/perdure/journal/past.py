@@ -25,6 +25,9 @@ from perdure.store.protocol import (
 
 log = logging.getLogger("perdure.journal")
 
+AT_ONCE = 512
+"""So many events are decoded before they are folded: few enough to stay in the processor's cache."""
+
 
 @dataclass(frozen=True, slots=True)
 class Past:
@@ -72,22 +75,25 @@ async def restore(store: Store, loaded: Loaded) -> Past:
         try:
             record, digest = unpack_snapshot(loaded.snapshot), loaded.snapshot.digest
             snapshot_bytes = len(loaded.snapshot.data)
+            LOAD_COSTS.learn_snapshot(snapshot_bytes, SYSTEM.monotonic() - began)
         except Damaged as damage:
             log.warning("run %s: %s; all events are read instead", run_id, damage.what)
             stored = [item for item in await read_all(store, run_id) if item.seq <= loaded.row.seq]
     base = record
-    size, before, events = 0, record.seq, list[e.Event]()
-    for item in stored:
-        event, digest = _opened(run_id, item, before, digest)
-        events.append(await _whole(event, store, run_id) if _outlined(item) else event)
-        before = item.seq
-        size += len(item.data)
-    record = fold_all(record, events, codec.decode)
+    size, began = 0, SYSTEM.monotonic()
+    for start in range(0, len(stored), AT_ONCE):
+        before, events = record.seq, list[e.Event]()
+        for item in stored[start : start + AT_ONCE]:
+            event, digest = _opened(run_id, item, before, digest)
+            events.append(await _whole(event, store, run_id) if _outlined(item) else event)
+            before = item.seq
+            size += len(item.data)
+        record = fold_all(record, events, codec.decode)
     if record.seq != loaded.row.seq:
         raise Damaged(
             f"run {run_id} ends at event {record.seq}, its row says {loaded.row.seq}", run_id=run_id
         )
-    LOAD_COSTS.learn(len(stored), size, SYSTEM.monotonic() - began)
+    LOAD_COSTS.learn_events(len(stored), SYSTEM.monotonic() - began)
     return Past(
         loaded.row,
         record,

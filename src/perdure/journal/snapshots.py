@@ -19,10 +19,10 @@ class _SnapshotBody(Struct, frozen=True, array_like=True):
 
 
 class SnapshotPolicy:
-    """When a snapshot is due: after `every` steps, or such that reading and folding the tail takes `seconds`.
+    """When a snapshot is due: after `every` steps, or when loading the run would take `seconds`.
 
-    The bound by time also waits until the tail has grown as large as the last snapshot, so that snapshots
-    cost no more than the log itself: bytes stay linear in the length of the run.
+    The bound by time also waits until the tail has half the bytes of the last snapshot, so that all snapshots
+    together cost no more than twice the log: bytes stay linear in the length of the run.
     """
 
     def __init__(self, every: int | None, seconds: float | None) -> None:
@@ -35,28 +35,40 @@ class SnapshotPolicy:
             return steps >= self.every
         if self.seconds is None:
             return False
-        return LOAD_COSTS.of(events, tail_bytes) >= self.seconds and tail_bytes >= snapshot_bytes
+        return (
+            LOAD_COSTS.of(events, tail_bytes, snapshot_bytes) >= self.seconds
+            and 2 * tail_bytes >= snapshot_bytes
+        )
 
 
-READ_SECONDS_PER_BYTE = 2e-9
-"""What reading and decoding a byte of events costs: measured by `python -m bench` (loading)."""
+READ_SECONDS_PER_BYTE = 5e-9
+"""What fetching a byte of events costs: measured by `python -m bench loading`."""
 
 
 class LoadCosts:
-    """What loading costs in this process: begins with a measured figure and learns from real loads."""
+    """What loading costs in this process: begins with measured figures and learns from real loads.
+
+    A slow moving mean, of large loads alone: small ones tell more of the moment than of the cost.
+    """
 
     def __init__(self) -> None:
-        self.fold_seconds_per_event = 4e-6
+        self.seconds_per_event = 8e-6
+        self.seconds_per_snapshot_byte = 1e-8
 
-    def of(self, events: int, size: int) -> float:
-        """Seconds to read and fold so many events of so many bytes."""
-        return events * self.fold_seconds_per_event + size * READ_SECONDS_PER_BYTE
+    def of(self, events: int, size: int, snapshot_bytes: int) -> float:
+        """Seconds to load a snapshot and so many events after it, of `size` bytes."""
+        tail = events * self.seconds_per_event + size * READ_SECONDS_PER_BYTE
+        return snapshot_bytes * self.seconds_per_snapshot_byte + tail
 
-    def learn(self, events: int, size: int, seconds: float) -> None:
-        """Take a real load into account: a slow moving mean, large loads only."""
+    def learn_events(self, events: int, seconds: float) -> None:
+        """So many events were verified and folded in so many seconds."""
         if events >= 500:
-            seen = max(seconds - size * READ_SECONDS_PER_BYTE, 0.0) / events
-            self.fold_seconds_per_event += 0.25 * (seen - self.fold_seconds_per_event)
+            self.seconds_per_event += 0.25 * (seconds / events - self.seconds_per_event)
+
+    def learn_snapshot(self, size: int, seconds: float) -> None:
+        """A snapshot of so many bytes was unpacked in so many seconds."""
+        if size >= 1 << 16:
+            self.seconds_per_snapshot_byte += 0.25 * (seconds / size - self.seconds_per_snapshot_byte)
 
 
 LOAD_COSTS = LoadCosts()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _HEADINGS = re.compile(
     r"(args|arguments|parameters|params|returns?|yields?|raises|examples?|notes?|warnings?|see also"
@@ -23,8 +24,7 @@ _OTHER_FIELD = re.compile(r":(type|rtype|returns?|raises?|yields?)\b[^:]*:")
 _UNDERLINE = re.compile(r"-{3,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """A docstring taken apart: the text without its parameter section, and the parameters' descriptions."""
 
     text: str

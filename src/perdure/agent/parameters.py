@@ -13,9 +13,10 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, TypedDict, get_type_hints
+
+from msgspec import Struct
 
 from perdure.agent.docstring import Told, read_docstring
 from perdure.agent.injection import Injected, Provider
@@ -28,8 +29,7 @@ REQUIRED = inspect.Parameter.empty
 _RETURN = "return"
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """One parameter that callers give and the journal keeps."""
 
     name: str
@@ -39,8 +39,7 @@ class Parameter:
     positional_only: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The function behind a declaration: its own name, where it stands, and what its annotations may name."""
 
     name: str

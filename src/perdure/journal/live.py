@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure import codec
@@ -46,8 +46,7 @@ UNACKED_EVENTS, UNACKED_BYTES = 1024, 8 << 20
 """An appender waits for the disk when so many events, or bytes of them, are neither durable nor refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fences:
+class Fences(Struct, frozen=True):
     """What must still hold when a fenced append is written: see `perdure.store.protocol.Batch`."""
 
     inbox_seen: int | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure import codec
 from perdure.clock import SYSTEM
@@ -29,8 +30,7 @@ AT_ONCE = 512
 """So many events are decoded before they are folded: few enough to stay in the processor's cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(Struct, frozen=True):
     """A run as it was loaded: verified and folded.
 
     `snapshot_seq`, `snapshot_step`, `snapshot_bytes`: of the snapshot that was used, 0 if there was none;
@@ -47,8 +47,7 @@ class Past:
     tail_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True):
     """What `verify` found: `seq` and `what` name the first damage, if there is any."""
 
     ok: bool

@@ -8,8 +8,9 @@ the verdict not_done, an idempotent one only with its own key.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from perdure.clock import SECOND
 from perdure.state.record import CallRecord, RunRecord, WaitRecord
@@ -21,13 +22,11 @@ ASK_SECONDS = 60.0
 """How long a reconcile hook that answers Unknown is asked again, at least, before a person is asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(Struct, frozen=True):
     """Make the call again, with the same key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """Ask the reconcile hook.
 
     A NotDone counts from `trust_from` on; an Unknown at `until` goes to a person.
@@ -37,15 +36,13 @@ class Ask:
     until: int
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(Struct, frozen=True):
     """Hold the run: only a person can tell."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveUnknown:
+class LeaveUnknown(Struct, frozen=True):
     """Record that nobody knows, and let the agent look around."""
 
 
@@ -53,8 +50,7 @@ Action: TypeAlias = Again | Ask | Person | LeaveUnknown
 """What is done about a call whose outcome is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallPolicy:
+class CallPolicy(Struct, frozen=True):
     """What the tool declared."""
 
     has_hook: bool
@@ -92,15 +88,13 @@ def settle_from(call: CallRecord, policy: CallPolicy) -> int:
     return call.over_at + int(seconds * SECOND)
 
 
-@dataclass(frozen=True, slots=True)
-class DropTail:
+class DropTail(Struct, frozen=True):
     """Forget the records after event `keep`, reads all, and go on live."""
 
     keep: int
 
 
-@dataclass(frozen=True, slots=True)
-class HoldDiverged:
+class HoldDiverged(Struct, frozen=True):
     """Something that acts was recorded from the mismatch on: a person decides."""
 
     may_restart: bool

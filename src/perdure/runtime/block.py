@@ -18,7 +18,6 @@ import pathlib
 import uuid
 import zoneinfo
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from gc import get_referents
 from itertools import accumulate, chain
@@ -54,8 +53,7 @@ _IMMUTABLE: Final[frozenset[type]] = ATOMS | {
 # ---------------------------------------------------------------------------------------- kinds of records
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """How records of one class are watched. `frozen`: their fields cannot be set."""
 
     names: tuple[str, ...]

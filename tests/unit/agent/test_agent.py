@@ -242,7 +242,7 @@ def test_policies_are_kept() -> None:
     assert (usual.version, usual.state_version, usual.budget, usual.retry) == ("1", 1, None, None)
     assert (usual.wait_limit, usual.storage) == (
         timedelta(days=7),
-        Hybrid(resume_within=timedelta(milliseconds=50)),
+        Hybrid(resume_within=timedelta(milliseconds=20)),
     )
     assert (usual.durability, usual.max_concurrency) == ("effects", None)
 

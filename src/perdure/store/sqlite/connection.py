@@ -7,11 +7,10 @@ again.
 
 from __future__ import annotations
 
-import ctypes
 import os
+import pkgutil
 import time
 from collections.abc import Callable
-from importlib import resources
 from typing import Any
 from urllib.parse import quote
 
@@ -194,7 +193,9 @@ def settings(connection: apsw.Connection) -> dict[str, str]:
 
 
 def _schema() -> str:
-    return resources.files("perdure.store").joinpath("schema/sqlite.sql").read_text(encoding="utf-8")
+    found = pkgutil.get_data("perdure.store", "schema/sqlite.sql")
+    assert found is not None
+    return found.decode()
 
 
 def _patiently(set_up: Callable[[], None], seconds: float) -> None:
@@ -268,6 +269,8 @@ def leave_to_parent(connection: apsw.Connection | None, path: str, *, still: boo
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close(True)
     else:
+        import ctypes  # dear to load, and hardly ever needed
+
         _unsafe.add(path)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # so that it is never closed
 

@@ -13,7 +13,8 @@ import errno
 import hashlib
 import os
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.errors import DiskFull, StoreUnavailable, WorkerTaken
 from perdure.store.sqlite.turn import try_lock
@@ -21,8 +22,7 @@ from perdure.store.sqlite.turn import try_lock
 _TRIES, _PAUSE_SECONDS = 25, 0.002  # whoever looks at a sign holds its lock for some microseconds
 
 
-@dataclass(slots=True)
-class Sign:
+class Sign(Struct):
     """A locked file: this process's own sign of life, or a dead one's that it holds for the moment."""
 
     worker: str

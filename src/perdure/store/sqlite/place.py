@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 RESERVE_BYTES = 4 << 20
 """How much room is kept for receipts, verdicts and pruning on a full disk."""
@@ -25,8 +26,7 @@ BUSY_SECONDS = 30.0
 """How long a write waits for a program that holds SQLite's write lock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The paths of one store and its limits."""
 
     path: str

@@ -8,10 +8,10 @@ gathered. It knows the tables, and neither threads nor locks nor when a commit h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import apsw
+from msgspec import Struct
 
 from perdure.errors import InboxMoved, NoSuchRun, RunGone, SeqConflict, StoreError
 from perdure.store.protocol import (
@@ -77,8 +77,7 @@ _WAITING = "SELECT 1 FROM perdure_inbox WHERE key = ? AND taken = 0"
 _TAKE = "UPDATE perdure_inbox SET taken = 1, data = x'' WHERE key = ?"
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """A run within one transaction: its number, its row, and whether the row must be written."""
 
     run_no: int
@@ -96,8 +95,7 @@ class Entry:
         return self.start | MASK
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """A row that is in the file if, and only if, this transaction was committed."""
 
     sql: str

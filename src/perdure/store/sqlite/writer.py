@@ -16,10 +16,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import apsw
+from msgspec import Struct
 
 from perdure.clock import Clock
 from perdure.errors import DiskFull, StoreClosed, StoreError, StoreIO, StoreLocked, StoreUnavailable
@@ -55,8 +55,7 @@ _ALONE_SECONDS = 10.0
 _SHORTLY_MS = 200
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(Struct, eq=False):
     """One verb to be written. `work` is a batch, or whatever else is to happen inside a transaction."""
 
     work: Batch | Callable[[Transaction], Any]
@@ -74,8 +73,7 @@ class Job:
         return tx.append(self.work) if isinstance(self.work, Batch) else self.work(tx)
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """What became of a job."""
 
     job: Job
@@ -83,8 +81,7 @@ class Outcome:
     error: BaseException | None = None
 
 
-@dataclass(slots=True)
-class Commits:
+class Commits(Struct):
     """What the writer counts."""
 
     commits: int = 0

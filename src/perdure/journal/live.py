@@ -53,6 +53,9 @@ class Fences(Struct, frozen=True):
     not_after: int | None = None
 
 
+_Intended: TypeAlias = tuple[tuple[e.AnyBody, ...], Fences, asyncio.Future[None]]
+"""What one branch intends, what must hold for it, and who waits for it."""
+
 _PROGRESS = (e.CallSettled, e.CallReconciled, e.CallLate, e.StepCommitted)
 
 _VITAL = (
@@ -122,7 +125,7 @@ class Journal:
         self._lock = asyncio.Lock()
         self._early: list[e.AnyBody] = []
         self._early_taken: list[int] = []
-        self._fenced: list[tuple[e.AnyBody, Fences, asyncio.Future[None]]] = []
+        self._fenced: list[_Intended] = []
         self._leader: asyncio.Task[None] | None = None
 
     # -- append
@@ -326,13 +329,13 @@ class Journal:
 
     # -- fenced appends and transactional calls
 
-    async def intend(self, body: e.AnyBody, fences: Fences) -> None:
-        """Append one fact durably, or not at all if a fence no longer holds (InboxMoved, Expired).
+    async def intend(self, bodies: Sequence[e.AnyBody], fences: Fences) -> None:
+        """Append facts durably, or none of them if a fence no longer holds (InboxMoved, Expired).
 
-        Facts that several branches intend at the same time share one commit.
+        What several branches intend at the same time shares one commit, and one refusal.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._fenced.append((body, fences, done))
+        self._fenced.append((tuple(bodies), fences, done))
         if self._leader is None or self._leader.done():
             # A task of its own: it begins when the other branches have had their turn, and nobody cancels it.
             self._leader = asyncio.get_running_loop().create_task(self._lead())
@@ -356,13 +359,13 @@ class Journal:
             for _, _, done in group:
                 done.set_exception(StoreError("the event loop ended before an intent was written"))
 
-    async def _write_fenced(self, group: list[tuple[e.AnyBody, Fences, asyncio.Future[None]]]) -> None:
+    async def _write_fenced(self, group: list[_Intended]) -> None:
         saved = (self.record, self._digest, self._tail_bytes)
         try:
             self._add_early()
             self.flush()
             saved = (self.record, self._digest, self._tail_bytes)
-            events = tuple(self._encode(body) for body, _, _ in group)
+            events = tuple(self._encode(body) for bodies, _, _ in group for body in bodies)
             parts = self._take()
             seen = [fences.inbox_seen for _, fences, _ in group if fences.inbox_seen is not None]
             until = [fences.not_after for _, fences, _ in group if fences.not_after is not None]

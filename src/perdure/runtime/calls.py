@@ -14,7 +14,6 @@ from contextlib import nullcontext
 from contextvars import copy_context
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure import codec
@@ -24,6 +23,7 @@ from perdure.errors import (
     BlockingTool,
     CallFailed,
     EffectRefused,
+    Expired,
     InboxMoved,
     LeaseLost,
     LeftUnknown,
@@ -38,7 +38,8 @@ from perdure.errors import (
     ToolNotListed,
     TransactionTooLong,
 )
-from perdure.runtime import reconcile
+from perdure.journal import Fences
+from perdure.runtime import guards, reconcile
 from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive, resolve
@@ -46,6 +47,7 @@ from perdure.runtime.execution import Branch, Execution, Interrupted
 from perdure.runtime.giving_up import give_up, told
 from perdure.runtime.messages import late_events
 from perdure.runtime.tree import argument_digest
+from perdure.runtime.wanted import NOTHING, Wanted
 from perdure.state import events as e
 from perdure.state.record import CallRecord
 from perdure.store.protocol import Tx
@@ -59,36 +61,8 @@ KEPT_BYTES = 128
 """A longer argument of a read is digested and not kept: repeating the read takes today's."""
 
 
-_NOTHING: Any = object()
-
 _UNFIT: tuple[type[Exception], ...] = (NotStorable, ShapeMismatch)
 """Why a result cannot be given to the step, however often it is asked for."""
-
-
-class Wanted(Struct, eq=False):
-    """A call that the running step asks for.
-
-    `result`: what it came to just now, as it was recorded. `given`: the step has been given its outcome.
-    """
-
-    execution: Execution
-    branch: Branch
-    path: str
-    tool: Tool[..., Any]
-    args: dict[str, Any]
-    head: e.CallHead
-    result: Any = _NOTHING
-    given: bool = False
-
-    @property
-    def drive(self) -> Drive:
-        """The run's drive."""
-        return self.execution.drive
-
-    @property
-    def call(self) -> CallRecord | None:
-        """What is recorded of it."""
-        return self.execution.record.calls.get(self.path)
 
 
 async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
@@ -147,7 +121,7 @@ async def _until_settled(wanted: Wanted) -> Any:
         elif call.settled:
             reached("receipt.served")
             await _give(wanted, call)
-            return serve(tool, call) if wanted.result is _NOTHING else wanted.result
+            return serve(tool, call) if wanted.result is NOTHING else wanted.result
         elif (held := await reconcile.settle(drive, call, tool)) is not None:
             execution.hold(branch, held)
         elif (now := execution.record.calls[wanted.path]).standing in ("open", "unknown"):
@@ -266,30 +240,6 @@ def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
     return failed
 
 
-async def _guard(wanted: Wanted) -> None:
-    """What must hold before anything is asked of the outside."""
-    execution, branch, tool = wanted.execution, wanted.branch, wanted.tool
-    if execution.drive.has_not_looked:
-        await execution.drive.glance()
-    if tool.needs_approval(wanted.args):
-        detail = f"{tool.name} needs an approval, and this release cannot ask for one; it was not called"
-        execution.hold(
-            branch, e.RunHeld("approval-needed", detail, (f"perdure cancel {execution.drive.run_id}",))
-        )
-    _check(wanted)
-
-
-def _check(wanted: Wanted) -> None:
-    """What a message may forbid. Where fences are taken this is asked again, with no await between: another
-    branch may have read the message meanwhile, and then the fence would let the act pass.
-    """
-    record = wanted.execution.record
-    if record.cancel is not None:
-        wanted.branch.unwind("cancelled")
-    if record.held is not None:
-        wanted.branch.unwind("held")
-
-
 def call_key(drive: Drive, path: str, head: e.CallHead, round_: int) -> str:
     """The key that the other side may use to recognise this act; unchanged on a re-send."""
     return codec.digest(drive.run_id.encode(), path.encode(), head.digest, str(round_).encode()).hex()
@@ -298,12 +248,12 @@ def call_key(drive: Drive, path: str, head: e.CallHead, round_: int) -> str:
 async def _attempt(wanted: Wanted) -> None:
     """Intend, act, settle: once. Afterwards the record says what came of it."""
     options, host = wanted.tool.options, wanted.drive.host
-    await _guard(wanted)
+    await guards.guard(wanted)
     if options.limit is None and options.rate is None and wanted.execution.room is None:
         await _admitted(wanted)
         return
     async with wanted.execution.room or nullcontext(), host.limits.admit(wanted.tool):
-        await _guard(wanted)  # time has passed
+        await guards.guard(wanted)  # time has passed
         call = wanted.call
         if call is None or not call.settled:
             await _admitted(wanted)
@@ -357,7 +307,7 @@ async def _intend(wanted: Wanted, call: Call) -> bool:
     """Make the intent durable. False: a message that came first has settled the call."""
     drive = wanted.drive
     while True:
-        _check(wanted)
+        guards.forbid(wanted)
         if (now := wanted.call) is not None and now.settled:
             return False
         body = e.CallIntended(
@@ -365,11 +315,15 @@ async def _intend(wanted: Wanted, call: Call) -> bool:
         )
         reached("intent.write")
         try:
-            await drive.journal.intend(body, drive.fences)
+            await drive.journal.intend((*wanted.grounds.facts, body), _fences(wanted))
             return True
-        except InboxMoved:
+        except (InboxMoved, Expired):
             await drive.read_inbox()
-            await _guard(wanted)
+            await guards.guard(wanted)
+
+
+def _fences(wanted: Wanted) -> Fences:
+    return Fences(inbox_seen=wanted.drive.inbox_seen, not_after=wanted.grounds.not_after)
 
 
 async def _act(wanted: Wanted, call: Call) -> None:
@@ -402,7 +356,7 @@ def _facts(wanted: Wanted, call: Call, end: BodyEnd) -> tuple[e.AnyBody, ...]:
     acted = wanted.head.effect != "read"  # a read writes no intent: its attempt is known by its receipt alone
     if before is not None and (before.settled or (acted and before.attempt != call.attempt)):
         # A message said what became of it while it was still going on.
-        wanted.result = _NOTHING
+        wanted.result = NOTHING
         if isinstance(body, e.CallUnknown):
             return ()
         return late_events(wanted.drive.record, wanted.drive.run_id, body, call.key)
@@ -509,7 +463,8 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         result = context.run(tool.thunk(call.args, injected))
         reached("transact.inside")
         value, wanted.result = _checked_result(drive, tool, result)
-        return (e.CallSettled(call.path, "done", value, head, True, call.attempt, call.key),)
+        receipt = e.CallSettled(call.path, "done", value, head, True, call.attempt, call.key)
+        return (*wanted.grounds.facts, receipt)
 
     timeout = tool.options.timeout
     reached("transact.enter")
@@ -517,15 +472,15 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         injected = await tool.inject(call, drive.host.providers)
         await drive.lease_outlasts(0.0)
         seconds = timeout.total_seconds() if timeout else 1.0
-        _check(wanted)
-        await drive.journal.transact(act, seconds=seconds, fences=drive.fences)
+        guards.forbid(wanted)
+        await drive.journal.transact(act, seconds=seconds, fences=_fences(wanted))
         reached("transact.committed")
-    except InboxMoved:
+    except (InboxMoved, Expired):
         await drive.read_inbox()
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
-        wanted.result = _NOTHING
+        wanted.result = NOTHING
         final = isinstance(error, (*_UNFIT, *tool.options.raises)) or not _may_retry(tool, call)
         outcome: e.Outcome = "not_done" if isinstance(error, NotDone | ProviderFailed) else "failed"
         await drive.journal.append(_failed(call, head, error, final=final, outcome=outcome))

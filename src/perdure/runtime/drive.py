@@ -16,7 +16,7 @@ from perdure import codec
 from perdure.agent import Agent, Principal, Providers
 from perdure.clock import Clock
 from perdure.errors import LeaseLost
-from perdure.journal import Fences, Journal, history
+from perdure.journal import Journal, history
 from perdure.journal.outlast import outlast
 from perdure.runtime.boundary import reached
 from perdure.runtime.leases import Leases
@@ -73,11 +73,6 @@ class Drive:
     def record(self) -> RunRecord:
         """The run as folded so far."""
         return self.journal.record
-
-    @property
-    def fences(self) -> Fences:
-        """What an intent rests on."""
-        return Fences(inbox_seen=self.inbox_seen)
 
     @property
     def has_not_looked(self) -> bool:

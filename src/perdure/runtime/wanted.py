@@ -1,0 +1,56 @@
+"""A call that the running step asks for, and what its act rests on.
+
+Only the noun: how a call lives is `calls`, what must hold before it is `guards`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from perdure.agent import Tool
+from perdure.runtime.drive import Drive
+from perdure.runtime.execution import Branch, Execution
+from perdure.state import events as e
+from perdure.state.record import CallRecord
+
+NOTHING: Any = object()
+"""No result yet: None is one."""
+
+
+class Grounds(Struct, frozen=True):
+    """What an act rests on: `facts` are written in the commit of its intent, or with its receipt if it is
+    transactional; the store refuses that commit from `not_after` on (microseconds, by its clock).
+    """
+
+    facts: tuple[e.AnyBody, ...] = ()
+    not_after: int | None = None
+
+
+class Wanted(Struct, eq=False):
+    """A call that the running step asks for.
+
+    `result`: what it came to just now, as it was recorded. `given`: the step has been given its outcome.
+    `grounds`: what the guards found when they were last asked.
+    """
+
+    execution: Execution
+    branch: Branch
+    path: str
+    tool: Tool[..., Any]
+    args: dict[str, Any]
+    head: e.CallHead
+    result: Any = NOTHING
+    given: bool = False
+    grounds: Grounds = Grounds()
+
+    @property
+    def drive(self) -> Drive:
+        """The run's drive."""
+        return self.execution.drive
+
+    @property
+    def call(self) -> CallRecord | None:
+        """What is recorded of it."""
+        return self.execution.record.calls.get(self.path)

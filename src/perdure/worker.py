@@ -59,7 +59,18 @@ class Worker:
         self._freed = asyncio.Event()
 
     async def run(self) -> None:
-        """Claim and drive until stopped; then let running steps end and give their leases back."""
+        """Claim and drive until stopped; then let running steps end and give their leases back.
+
+        However it ends, cancelled or by a fault, no drive is left behind.
+        """
+        try:
+            await self._scan()
+            if self._drives:
+                await asyncio.wait(self._drives, timeout=self.drain_seconds)
+        finally:
+            await self._leave()
+
+    async def _scan(self) -> None:
         seen = 0
         while not self._stopping.is_set():
             try:
@@ -69,7 +80,6 @@ class Worker:
             except StoreError as error:
                 log.error("the store failed, trying again: %s", error)
                 await self._sleep(SCAN_SECONDS)
-        await self._drain()
 
     def stop(self) -> None:
         """Claim nothing more."""
@@ -138,10 +148,8 @@ class Worker:
         except TimeoutError:
             return
 
-    async def _drain(self) -> None:
-        """Let the steps that are executed end; leave those that do not in time."""
-        if self._drives:
-            await asyncio.wait(self._drives, timeout=self.drain_seconds)
+    async def _leave(self) -> None:
+        """Leave the steps that have not ended in time: they keep what they recorded."""
         for task in self._drives:
             task.cancel()
         if self._drives:

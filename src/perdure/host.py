@@ -125,6 +125,18 @@ class Runtime:
         elif (ended := self._working.exception()) is not None:
             error.add_note(f"meanwhile the worker had ended: {ended!r}")
 
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Return when `stop` is set, or at once when the worker has ended by a fault (raised on closing)."""
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait())]
+        if self._working is not None:
+            ends.append(asyncio.ensure_future(asyncio.wait([self._working])))
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+            await asyncio.wait(ends)
+
     async def _drained(self, working: asyncio.Task[None]) -> None:
         """Wait until the worker has ended; a cancellation does not wait for its steps."""
         assert self._worker is not None

@@ -278,6 +278,6 @@ async def _work(options: Options, apps: tuple[str, ...], concurrency: int, outpu
             click.echo(
                 f"{moment(SYSTEM.now())}  worker {runtime.host.worker} serves {names} of {runtime.store.url}"
             )
-        await stop.wait()
+        await runtime.serve(stop)
         _say(options, "stopping: running steps end at their next safe point")
     return exits.OK

@@ -384,7 +384,8 @@ class Journal:
         if error is not None and (self.failure is None or _leaves_whole(error)):
             self.record, self._digest, self._tail_bytes = saved
             self._pending_blobs = []
-            self._acting -= {body.path for body, _, _ in group if isinstance(body, e.CallIntended)}
+            intended = [body for bodies, _, _ in group for body in bodies]
+            self._acting -= {body.path for body in intended if isinstance(body, e.CallIntended)}
         for _, _, done in group:
             if error is not None:
                 done.set_exception(error)

@@ -62,7 +62,7 @@ class Book:
 
     async def intended(self, *bodies: e.AnyBody, inbox: int = 0) -> None:
         """Intend these facts, each in a branch of its own. Raises what the first was refused with."""
-        tasks = [asyncio.create_task(self.journal.intend(body, Fences(inbox))) for body in bodies]
+        tasks = [asyncio.create_task(self.journal.intend([body], Fences(inbox))) for body in bodies]
         await turn()
         self.disk.commit()
         await asyncio.gather(*tasks)

@@ -93,7 +93,7 @@ async def test_an_appender_waits_when_too_many_bytes_are_unwritten() -> None:
 
 async def test_facts_intended_together_share_a_write() -> None:
     book = await opened()
-    intents = [asyncio.create_task(book.journal.intend(intent(n), Fences(0))) for n in range(16)]
+    intents = [asyncio.create_task(book.journal.intend([intent(n)], Fences(0))) for n in range(16)]
     await turn()
     assert [len(batch.events) for batch, _ in book.disk.queue] == [16]
     assert not any(task.done() for task in intents)
@@ -107,14 +107,14 @@ async def test_a_fence_that_no_longer_holds_refuses_the_intent_alone() -> None:
     book = await opened()
     await book.journal.append(receipt(0))
     await book.store.deliver(Message(RUN, "m-1", "cancel", codec.encode({"by": "ada"})))
-    refused = asyncio.create_task(book.journal.intend(intent(1), Fences(0)))
+    refused = asyncio.create_task(book.journal.intend([intent(1)], Fences(0)))
     await turn()
     book.disk.commit()
     with pytest.raises(InboxMoved):
         await refused
     assert "1:1" not in book.journal.record.calls
     assert await book.durable() == 2
-    again = asyncio.create_task(book.journal.intend(intent(1), Fences(1)))
+    again = asyncio.create_task(book.journal.intend([intent(1)], Fences(1)))
     await turn()
     book.disk.commit()
     await again
@@ -123,10 +123,24 @@ async def test_a_fence_that_no_longer_holds_refuses_the_intent_alone() -> None:
     assert (await verify(book.store, RUN)).ok
 
 
+async def test_several_facts_of_one_intent_are_written_together_or_not_at_all() -> None:
+    book = await opened()
+    await book.store.deliver(Message(RUN, "m-1", "cancel", codec.encode({"by": "ada"})))
+    bodies: list[e.AnyBody] = [receipt(0), intent(1)]
+    for seen, written in ((0, 0), (1, 2)):
+        task = asyncio.create_task(book.journal.intend(bodies, Fences(seen)))
+        await turn()
+        book.disk.commit()
+        found = (await asyncio.gather(task, return_exceptions=True))[0]
+        assert isinstance(found, InboxMoved) is not bool(written)
+        assert await book.durable() == 1 + written
+        assert len(book.journal.record.calls) == written
+
+
 async def test_a_refused_group_is_refused_whole_and_leaves_no_gap() -> None:
     book = await opened()
     await book.store.deliver(Message(RUN, "m-1", "cancel", codec.encode({"by": "ada"})))
-    tasks = [asyncio.create_task(book.journal.intend(intent(n), Fences(1 if n else 0))) for n in range(3)]
+    tasks = [asyncio.create_task(book.journal.intend([intent(n)], Fences(1 if n else 0))) for n in range(3)]
     await turn()
     book.disk.commit()
     found = await asyncio.gather(*tasks, return_exceptions=True)
@@ -141,7 +155,7 @@ async def test_a_refused_group_is_refused_whole_and_leaves_no_gap() -> None:
 async def test_a_cancelled_intent_is_written_all_the_same_and_its_siblings_go_on() -> None:
     """What was handed to the store cannot be taken back; the cancellation comes when that is known."""
     book = await opened()
-    tasks = [asyncio.create_task(book.journal.intend(intent(n), Fences(0))) for n in range(3)]
+    tasks = [asyncio.create_task(book.journal.intend([intent(n)], Fences(0))) for n in range(3)]
     await turn()
     tasks[0].cancel()
     await turn()
@@ -159,7 +173,7 @@ async def test_a_cancelled_intent_is_written_all_the_same_and_its_siblings_go_on
 async def test_what_is_appended_during_a_fenced_write_comes_behind_it() -> None:
     """Also for who cannot wait, and for who is cancelled while waiting: no fact is lost."""
     book = await opened()
-    fenced = asyncio.create_task(book.journal.intend(intent(0), Fences(0)))
+    fenced = asyncio.create_task(book.journal.intend([intent(0)], Fences(0)))
     await turn()
     book.journal.append_soon(receipt(1))
     waiting = asyncio.create_task(book.journal.append(receipt(2)))
@@ -246,7 +260,7 @@ async def test_a_stale_epoch_writes_nothing_and_keeps_its_receipts_for_the_new_o
     assert await book.durable() == 2
     assert book.journal.refused == [(done, act)]
     journal = book.journal
-    for write in (journal.append(receipt(5)), journal.intend(intent(6), Fences(0)), journal.barrier()):
+    for write in (journal.append(receipt(5)), journal.intend([intent(6)], Fences(0)), journal.barrier()):
         with pytest.raises(StaleEpoch):
             await write
     with pytest.raises(StaleEpoch):

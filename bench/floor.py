@@ -1,13 +1,18 @@
-"""The two floors that every figure is judged against: a plain Python loop and a bare SQLite loop.
+"""The floors that every figure is judged against: a plain Python loop, and a bare SQLite loop.
 
 The Python loop tells how fast the processor is at this moment: other load on the machine slows it and what is
-measured beside it alike. The SQLite loop tells what one durable commit costs on this disk at this moment.
+measured beside it alike. The SQLite loop tells what one durable commit costs on this disk at this moment; and
+the same commit made by a thread while an event loop waits, what handing it over and back adds before any
+writer has done anything of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import queue
 import statistics
+import threading
 import time
 from pathlib import Path
 
@@ -18,6 +23,9 @@ ROUNDS = 20_000
 
 ROW_BYTES = 400
 """What the bare loop writes in each transaction."""
+
+LOG_BYTES = 1100 * 4096
+"""A write-ahead log of more than 1,000 pages is brought home and used again from its beginning."""
 
 
 class Pace:
@@ -50,10 +58,14 @@ class Pace:
 
 
 class Bare:
-    """One INSERT of 400 bytes per transaction, on a file of its own with the store's settings: WAL, FULL."""
+    """One INSERT of 400 bytes per transaction, on a file of its own with the store's settings: WAL, FULL.
 
-    def __init__(self, folder: Path) -> None:
-        self._connection = apsw.Connection(str(folder / "bare.db"))
+    `used`: its log has its full length. A commit that makes the log's file grow costs up to twice as much as
+    one that writes over what is there, so only files in the same condition can be compared.
+    """
+
+    def __init__(self, path: Path, *, used: bool = True) -> None:
+        self._connection = apsw.Connection(str(path))
         self._connection.execute("PRAGMA page_size=4096")
         self._connection.pragma("journal_mode", "wal")
         self._connection.execute("PRAGMA synchronous=FULL")
@@ -62,6 +74,8 @@ class Bare:
             "CREATE TABLE IF NOT EXISTS bare (key INTEGER PRIMARY KEY, data BLOB NOT NULL)"
         )
         assert self._connection.pragma("synchronous") == 2
+        if used:
+            self._connection.execute("INSERT INTO bare (data) VALUES (zeroblob(?))", (LOG_BYTES,))
         self._row = os.urandom(ROW_BYTES)
 
     def once(self) -> float:
@@ -80,6 +94,29 @@ class Bare:
     def middle(self, count: int = 100) -> float:
         """The median of so many commits."""
         return statistics.median(self.commits(count))
+
+    async def handed(self, count: int = 100) -> list[float]:
+        """So many commits, each made by another thread and awaited here; microseconds each."""
+        loop = asyncio.get_running_loop()
+        asked: queue.SimpleQueue[asyncio.Future[None] | None] = queue.SimpleQueue()
+
+        def write() -> None:
+            while (future := asked.get()) is not None:
+                self.once()
+                loop.call_soon_threadsafe(future.set_result, None)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        took = []
+        for _ in range(count):
+            begun = time.perf_counter_ns()
+            future: asyncio.Future[None] = loop.create_future()
+            asked.put(future)
+            await future
+            took.append((time.perf_counter_ns() - begun) / 1000)
+        asked.put(None)
+        thread.join()
+        return took
 
     def close(self) -> None:
         """Close the file."""

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.desks import Pieces, Plan, Stamp, between, desk, now
-from bench.floor import Bare, Pace
+from bench.floor import LOG_BYTES, Bare, Pace
 from bench.table import Line
 from perdure import Runtime
-from perdure.store import SQLiteStore
-from perdure.store.protocol import Appended, Batch, StoreStats
+from perdure.store import SQLiteStore, Store
+from perdure.store.protocol import Appended, Batch, Blob, Claim, NewRun, StoreStats
 
 _numbers = itertools.count(1)
 
@@ -36,11 +36,15 @@ class Room:
     lines: list[Line] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.bare = Bare(self.folder)
+        self.bare = Bare(self.folder / "bare.db")
 
     def path(self) -> Path:
         """A database that does not exist yet."""
         return self.folder / f"store-{next(_numbers)}.db"
+
+    def new_bare(self) -> Bare:
+        """A bare loop on a file that does not exist yet, whose log still grows."""
+        return Bare(self.folder / f"bare-{next(_numbers)}.db", used=False)
 
     def scaled(self, took: Sequence[float], beside: Sequence[float]) -> float:
         """The median of processor times, each scaled to the pace of a quiet machine."""
@@ -69,32 +73,41 @@ class Ride:
         )
 
 
-async def ride(room: Room, plan: Plan, runtime: Runtime, *, floor: bool = False) -> Ride:
+async def ride(room: Room, plan: Plan, runtime: Runtime, floor: Bare | None = None) -> Ride:
     """Drive one run of this plan, with the floors beside it."""
     agent = desk(plan)
     run_id = f"run-{next(_numbers)}"
     await runtime.start(agent, run_id, "go")
     gc.collect()
     before = room.pace.look()
-    bare = room.bare.commits(50) if floor else []
+    bare = floor.commits(50) if floor else []
     begun = now(0)
     outcome = await runtime.run(agent, run_id, "go")
     ended = now(plan.steps)
-    bare += room.bare.commits(50) if floor else []
+    bare += floor.commits(50) if floor else []
     pace = (before + room.pace.look()) / 2
     assert outcome.unwrap() == "done"
     middle = statistics.median(bare) if bare else 0.0
     return Ride(plan.stamps, begun, ended, pace, middle, await runtime.store.stats())
 
 
-async def alone(room: Room, plan: Plan, *, floor: bool = False) -> Ride:
-    """The same on a store of its own."""
+async def alone(room: Room, plan: Plan, floor: Bare | None = None, *, used: bool = False) -> Ride:
+    """The same on a store of its own: a new one, or one that has been in use for a while."""
     async with Runtime(SQLiteStore(room.path())) as runtime:
         await runtime.store.open()
         try:
-            return await ride(room, plan, runtime, floor=floor)
+            if used:
+                await use(runtime.store)
+            return await ride(room, plan, runtime, floor)
         finally:
             await runtime.store.close()
+
+
+async def use(store: Store) -> None:
+    """Bring a new store's write-ahead log to its full length, as it is in a store that has been in use."""
+    await store.create(NewRun("use", "use", "1", "ready", ()))
+    await store.claim(Claim("use", 3600, run_id="use"))
+    await store.append(Batch("use", 1, 0, blobs=(Blob(b"use", bytes(LOG_BYTES)),)))
 
 
 class _Listened(asyncio.Future[Appended]):

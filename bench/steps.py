@@ -20,6 +20,7 @@ CASES: dict[str, Plan] = {
     "effects, with an idempotent call": Plan(200, tool=True),
     "step": Plan(200, durability="step"),
     "strict": Plan(200, durability="strict"),
+    "step, on a new store": Plan(200, durability="step"),
 }
 MOST = {
     "effects, 200 messages, frozen": 150.0,
@@ -35,16 +36,27 @@ async def measure(room: Room) -> None:
     rides: dict[str, list[Ride]] = {name: [] for name in CASES}
     for _ in range(room.rounds):
         for name, plan in CASES.items():
-            rides[name].append(
-                await alone(room, replace(plan, stamps=[]), floor=plan.durability != "effects")
-            )
+            rides[name].append(await _ride(room, replace(plan, stamps=[]), new=name.endswith("new store")))
     for name, plan in CASES.items():
         if plan.durability == "effects":
             _engine(room, name, plan, rides[name])
         else:
-            _waiting(room, name, plan, rides[name])
+            _waiting(room, name, plan, rides[name], rides["effects, 200 messages, frozen"])
     await _flatness(room)
     await _counts(room)
+
+
+async def _ride(room: Room, plan: Plan, *, new: bool) -> Ride:
+    """A ride beside a bare loop in the same condition, where the disk is waited for."""
+    if plan.durability == "effects":
+        return await alone(room, plan)
+    if not new:
+        return await alone(room, plan, room.bare, used=True)
+    floor = room.new_bare()
+    try:
+        return await alone(room, plan, floor)
+    finally:
+        floor.close()
 
 
 def _engine(room: Room, name: str, plan: Plan, rides: list[Ride]) -> None:
@@ -69,8 +81,10 @@ def _engine(room: Room, name: str, plan: Plan, rides: list[Ride]) -> None:
         room.lines.append(Line(GROUP, "claim, load, finish: once per run", "ms", wall_rest, quiet_rest))
 
 
-def _waiting(room: Room, name: str, plan: Plan, rides: list[Ride]) -> None:
-    """Steps that wait for the disk: against a bare commit of the same seconds."""
+def _waiting(room: Room, name: str, plan: Plan, rides: list[Ride], free: list[Ride]) -> None:
+    """Steps that wait for the disk: against a bare commit of the same seconds. `free`: the same, waiting
+    for nothing, each driven shortly before.
+    """
     events = 1 if plan.durability == "step" else 2
     walls = [ride.part(0, plan.steps).wall for ride in rides]
     floor = statistics.median(ride.floor for ride in rides)
@@ -86,6 +100,12 @@ def _waiting(room: Room, name: str, plan: Plan, rides: list[Ride]) -> None:
             note=f"best {ratios[0]:.2f}; the step's own work included",
         )
     )
+    waits = [
+        (wall - other.part(0, plan.steps).wall) / events / ride.floor
+        for wall, ride, other in zip(walls, rides, free, strict=True)
+    ]
+    name = f"{name}: the same without the step's own work, as in effects"
+    room.lines.append(Line(GROUP, name, "x", statistics.median(waits), note=f"best {min(waits):.2f}"))
 
 
 async def _flatness(room: Room) -> None:

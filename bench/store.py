@@ -1,7 +1,8 @@
 """The SQLite store alone, without the engine: a waited commit, a crowd of runs, a claim.
 
 A waited commit is an append of two events of 200 bytes, awaited before the next: half of the bare loop's row
-twice, plus fence, digests, and the way to the writer's thread and back. Bare commits run before and after it.
+twice, plus fence, digests, and the way to the writer's thread and back. Bare commits run before and after it,
+made by the measuring thread itself and handed to another one.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
-from bench.room import Room
+from bench.floor import Bare
+from bench.room import Room, use
 from bench.table import Line
 from perdure.clock import SECOND
 from perdure.store import SQLiteStore
 from perdure.store.protocol import NEVER, Batch, Claim, NewRun, RowChange, Stored
+
+T = TypeVar("T")
 
 GROUP = "The SQLite store alone"
 
@@ -32,19 +38,28 @@ async def runs(store: SQLiteStore, count: int) -> list[str]:
     """So many new runs, leased."""
     names = [f"run-{number}" for number in range(count)]
     await asyncio.gather(*(store.create(NewRun(name, "a", "1", "ready", ())) for name in names))
-    await store.claim(Claim("bench", 3600, limit=count))
+    await store.claim(Claim("bench", 3600, {"a": frozenset()}, limit=count))
     return names
 
 
-async def waited(store: SQLiteStore, appends: int) -> list[float]:
-    """Microseconds of each of so many appends of one run, one after the other."""
+async def waited(store: SQLiteStore, bare: Bare) -> tuple[float, float, float]:
+    """Microseconds of an append of one run that is awaited before the next, of a bare commit, and of one that
+    is handed to a thread: the medians of a hundred of each, ten by ten in turn.
+    """
     (name,) = await runs(store, 1)
-    data, took = os.urandom(200), []
-    for after in range(0, 2 * appends, 2):
-        begun = time.perf_counter_ns()
-        await store.append(Batch(name, 1, after, two(after, data)))
-        took.append((time.perf_counter_ns() - begun) / 1000)
-    return took
+    data, after = os.urandom(200), 0
+    alone: list[float] = []
+    plain: list[float] = []
+    handed: list[float] = []
+    for _ in range(10):
+        plain += bare.commits(10)
+        handed += await bare.handed(10)
+        for _ in range(10):
+            begun = time.perf_counter_ns()
+            await store.append(Batch(name, 1, after, two(after, data)))
+            alone.append((time.perf_counter_ns() - begun) / 1000)
+            after += 2
+    return statistics.median(alone), statistics.median(plain), statistics.median(handed)
 
 
 async def crowd(store: SQLiteStore, count: int, appends: int) -> float:
@@ -60,8 +75,8 @@ async def crowd(store: SQLiteStore, count: int, appends: int) -> float:
     return count * appends / (time.perf_counter() - begun)
 
 
-async def opened(room: Room, work: Callable[[SQLiteStore], Awaitable[float]]) -> float:
-    """A figure of a new store."""
+async def opened(room: Room, work: Callable[[SQLiteStore], Awaitable[T]]) -> T:
+    """What comes of some work on a new store."""
     store = SQLiteStore(room.path())
     await store.open()
     try:
@@ -92,17 +107,20 @@ async def claims(store: SQLiteStore, waiting: int) -> float:
 
 
 async def measure(room: Room) -> None:
-    """Waited commits and crowds interleaved with the bare loop, then the claims."""
-    ratios, bare, alone, many = [], [], [], []
+    """Waited commits and crowds beside the bare loops, then the claims."""
+    used: list[tuple[float, float, float]] = []
+    new: list[tuple[float, float, float]] = []
+    many: list[float] = []
     for _ in range(room.rounds):
-        before = room.bare.middle()
-        alone.append(await opened(room, lambda store: _median(store, 100)))
-        bare.append((before + room.bare.middle()) / 2)
-        ratios.append(alone[-1] / bare[-1])
+        used.append(await opened(room, lambda store: _in_use(store, room.bare)))
+        growing = room.new_bare()
+        new.append(await opened(room, partial(waited, bare=growing)))
+        growing.close()
         many.append(await opened(room, lambda store: crowd(store, 200, 10)))
-    add, floor = room.lines.append, statistics.median(bare)
-    add(Line(GROUP, "a waited append of two events", "µs", statistics.median(alone), floor=floor))
-    add(Line(GROUP, "the same, divided by a bare commit beside it", "x", statistics.median(ratios), most=2.0))
+    add = room.lines.append
+    _alone(room, "", used)
+    _alone(room, " on a new store, whose log still grows", new)
+    floor = statistics.median(plain for _, plain, _ in used)
     name = "200 runs at once, each waiting for its append"
     add(Line(GROUP, name, "batches/s", statistics.median(many), floor=floor, least=8000))
     few = await opened(room, lambda store: claims(store, 100))
@@ -112,5 +130,18 @@ async def measure(room: Room) -> None:
     add(Line(GROUP, name, "x", crowded / few, most=1.5))
 
 
-async def _median(store: SQLiteStore, appends: int) -> float:
-    return statistics.median(await waited(store, appends))
+async def _in_use(store: SQLiteStore, bare: Bare) -> tuple[float, float, float]:
+    await use(store)
+    return await waited(store, bare)
+
+
+def _alone(room: Room, where: str, found: list[tuple[float, float, float]]) -> None:
+    add = room.lines.append
+    alone, plain, handed = (statistics.median(part) for part in zip(*found, strict=True))
+    add(Line(GROUP, f"a waited append of two events{where}", "µs", alone, floor=plain))
+    ratios = sorted(one / other for one, other, _ in found)
+    name, best = "the same, divided by a bare commit beside it", f"best {ratios[0]:.2f}"
+    add(Line(GROUP, name, "x", statistics.median(ratios), most=2.0, note=best))
+    add(Line(GROUP, "a bare commit handed to a thread and awaited", "µs", handed, floor=plain))
+    ratio = statistics.median(one / other for one, _, other in found)
+    add(Line(GROUP, "the append, divided by that", "x", ratio))

@@ -132,7 +132,7 @@ def _send(options: Options, text: str, verb: str, who: dict[str, str], act: Act)
     """Carry an answer to the run that `text` means, and say that it is durable."""
 
     async def sent() -> tuple[RunRow, dict[str, Any]]:
-        async with there(options) as store, Runtime(store) as runtime:
+        async with there(options, look=False) as store, Runtime(store) as runtime:
             row = await find(store, text)
             return row, await act(runtime, row)
 

@@ -30,8 +30,8 @@ def path_of(url: str) -> Path | None:
 
 
 @asynccontextmanager
-async def there(options: Options) -> AsyncIterator[Store]:
-    """The store, opened;
+async def there(options: Options, *, look: bool = True) -> AsyncIterator[Store]:
+    """The store, opened; to look at it only, or also to write.
 
     Raises NoStore, with the path that was looked for, if it is a file that is not there.
     """
@@ -39,7 +39,7 @@ async def there(options: Options) -> AsyncIterator[Store]:
     path = path_of(url)
     if path is not None and (not path.exists() or path.stat().st_size == 0):
         raise NoStore(f"there is no store at {path.absolute()}", path=str(path.absolute()))
-    store = open_store(url)
+    store = open_store(url, look=look)
     await store.open()
     try:
         yield store

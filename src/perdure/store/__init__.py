@@ -21,18 +21,18 @@ DEFAULT_PATH = "perdure.db"
 """Where runs are kept if neither the caller nor PERDURE_STORE says otherwise: a file here."""
 
 
-def open_store(url: str | None = None, *, clock: Clock = SYSTEM) -> Store:
+def open_store(url: str | None = None, *, clock: Clock = SYSTEM, look: bool = False) -> Store:
     """The store at an address; it is opened by `await store.open()`.
 
     None: the address in PERDURE_STORE, else ./perdure.db. `memory:`: this process's memory. `sqlite:///path`
     (with a fourth slash for an absolute path) or a plain path: an SQLite file. Anything else raises
-    BadStoreURL.
+    BadStoreURL. `look`: a store on disk is only read, and nothing beside it is made or changed.
     """
     address = url if url is not None else os.environ.get("PERDURE_STORE") or DEFAULT_PATH
     if address == "memory:":
         return MemoryStore(clock=clock)
     if address.startswith("sqlite:///") and len(address) > len("sqlite:///"):
-        return SQLiteStore(address.removeprefix("sqlite:///"), clock=clock)
+        return SQLiteStore(address.removeprefix("sqlite:///"), clock=clock, look=look)
     if re.match(r"postgres(ql)?:", address):
         raise BadStoreURL(
             "this release of perdure has no PostgreSQL store",
@@ -44,7 +44,7 @@ def open_store(url: str | None = None, *, clock: Clock = SYSTEM) -> Store:
         raise BadStoreURL(
             f"not a store address: {_without_password(address)!r}", url=_without_password(address)
         )
-    return SQLiteStore(address, clock=clock)
+    return SQLiteStore(address, clock=clock, look=look)
 
 
 def _without_password(address: str) -> str:

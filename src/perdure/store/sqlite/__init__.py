@@ -36,7 +36,7 @@ from perdure.store.protocol import (
     StoreStats,
 )
 from perdure.store.sqlite import claims, forks, reads
-from perdure.store.sqlite.connection import SCHEMA_VERSION, check_file, missing_right
+from perdure.store.sqlite.connection import SCHEMA_VERSION, check_file, check_ours, missing_right
 from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.place import BUSY_SECONDS, RESERVE_BYTES, Place, size_of
 from perdure.store.sqlite.reader import Reader
@@ -60,7 +60,10 @@ def _bytes_of(batch: Batch) -> int:
 
 
 class SQLiteStore(Store):
-    """Runs in one SQLite file. See docs/stores.md for its settings and limits."""
+    """Runs in one SQLite file. See docs/stores.md for its settings and limits.
+
+    With `look=True` it only reads and leaves no trace: no file beside the database is made, none is changed.
+    """
 
     def __init__(
         self,
@@ -70,11 +73,13 @@ class SQLiteStore(Store):
         busy_seconds: float = BUSY_SECONDS,
         reserve_bytes: int = RESERVE_BYTES,
         value_bytes: int = VALUE_BYTES,
+        look: bool = False,
     ) -> None:
         where = os.path.realpath(Path(path).expanduser())
         self.place = Place(where, busy_seconds, reserve_bytes)
         self.url = f"sqlite:///{where}"
         self._clock = clock
+        self._only_looks = look
         self.value_bytes = value_bytes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writer: Writer | None = None
@@ -117,10 +122,9 @@ class SQLiteStore(Store):
     def _connect(self) -> None:
         check_file(self.place.path)
         self._read_only = None
-        reader = Reader(self.place)
-        writer = None
+        writer = self._open_writer()
+        reader = Reader(self.place, quietly=writer is None)
         try:
-            writer = self._open_writer()
             reader.open()
         except BaseException:
             reader.close()
@@ -138,9 +142,14 @@ class SQLiteStore(Store):
     def _open_writer(self) -> Writer | None:
         """The writer, or None where this user may only read; then `_read_only` says why."""
         path = self.place.path
+        if self._only_looks:
+            what = f"{path} was opened to look only"
+            self._read_only = StoreReadOnly(what, remedy="open it without look=True to write", path=path)
+            return None
         if not self.place.writable():
             self._read_only = StoreReadOnly(f"{path} cannot be written: {missing_right(path)}", path=path)
             return None
+        check_ours(path, self.place.busy_seconds)
         writer = Writer(self.place, self._clock, self._signs, self._settle)
         try:
             writer.open()

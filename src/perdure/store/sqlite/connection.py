@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pkgutil
 import time
@@ -43,6 +44,7 @@ WAL_LIMIT_BYTES = 8 << 20
 """What is left of the write-ahead log's file once a checkpoint has emptied it."""
 
 _MAGIC = b"SQLite format 3\0"
+_HEAD_BYTES = 100
 
 
 def open_writer(path: str, busy_seconds: float) -> apsw.Connection:
@@ -62,35 +64,53 @@ def open_writer(path: str, busy_seconds: float) -> apsw.Connection:
     return connection
 
 
-def open_reader(path: str, busy_seconds: float) -> tuple[apsw.Connection, bool]:
-    """A connection that only reads; in folders that cannot be written too, where possible.
+def open_reader(path: str, busy_seconds: float) -> apsw.Connection:
+    """A connection that only reads, beside one that writes: it may make the log's index."""
+    check_file(path)
+    _check_there(path)
+    return _reading(path, "mode=ro", busy_seconds)
 
-    The second value is True if it sees the file alone, as it was when it was opened.
+
+def open_quietly(path: str, busy_seconds: float) -> tuple[apsw.Connection, bool]:
+    """A connection that reads and leaves no trace: no file is made, none is changed, whoever else is there.
+
+    The second value is True if it sees the files alone, as they are now: whoever reads must look whether they
+    changed meanwhile. An empty log is left out. A log that has an index is read through it, without marking
+    anything in it; one without an index belongs to nobody who lives, and is indexed in memory.
+    Raises StoreUnavailable, also for a file whose making was cut short: nothing was ever acknowledged in it.
     """
     check_file(path)
+    _check_there(path)
+    if _size(path + "-journal"):
+        what = f"the making of {path} was cut short, and nothing was kept in it yet"
+        remedy = "start a run or a worker with this store: that makes it to its end"
+        raise StoreUnavailable(what, remedy=remedy, path=path)
+    if not _size(path + "-wal"):
+        return _reading(path, "mode=ro&immutable=1", busy_seconds), True
+    if os.path.exists(path + "-shm"):
+        return _reading(path, "mode=ro&readonly_shm=1", busy_seconds), False
+    return _reading(path, f"mode=ro&vfs={_LOCKLESS}", busy_seconds, exclusive=True), True
+
+
+_LOCKLESS = "win32-none" if os.name == "nt" else "unix-none"
+
+
+def _check_there(path: str) -> None:
     if not os.path.exists(path):
         raise StoreUnavailable(f"there is no store at {path}", path=path)
-    address = f"file:{quote(path)}?mode=ro"
-    try:
-        return _reading(address, path, busy_seconds), False
-    except (StoreUnavailable, StoreReadOnly) as error:
-        # Without the right to make the log's index, SQLite reads the file alone; which is right only while
-        # the log is empty.
-        if os.access(os.path.dirname(path), os.W_OK):
-            raise
-        if _size(path + "-wal"):
-            remedy = f"{missing_right(path)}, and {path}-wal holds commits: give this user that right"
-            raise StoreUnavailable(f"{path} cannot be read whole", remedy=remedy, path=path) from error
-        return _reading(address + "&immutable=1", path, busy_seconds), True
 
 
-def _reading(address: str, path: str, busy_seconds: float) -> apsw.Connection:
+def _reading(path: str, how: str, busy_seconds: float, *, exclusive: bool = False) -> apsw.Connection:
+    address = f"file:{quote(path)}?{how}"
     with translated(path):
         connection = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     try:
         with translated(path):
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.set_busy_timeout(round(busy_seconds * 1000))
             connection.execute("PRAGMA mmap_size=0")
+            if exclusive:
+                connection.execute("PRAGMA locking_mode=EXCLUSIVE")  # the log's index in memory
             check_tables(connection, path)
     except BaseException:
         connection.close(True)
@@ -126,8 +146,21 @@ def check_file(path: str) -> None:
             f"{path} cannot be read: {error.strerror}", remedy=remedy, path=path
         ) from error
     # A file whose making was cut short is mended by SQLite from its journal, however it begins.
-    if head and head != _MAGIC and not _size(path + "-journal"):
+    if head and not head.startswith(_MAGIC) and not _size(path + "-journal"):
         raise NotAStore(f"{path} is not an SQLite file", path=path)
+
+
+def check_ours(path: str, busy_seconds: float) -> None:
+    """Refuse another program's database, or a newer perdure's, before anything is made beside it.
+
+    Raises NotAStore, StoreNewer.
+    """
+    if not _size(path) or _size(path + "-journal"):
+        return
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        head = file.read(_HEAD_BYTES)
+        if head[68:72] != APPLICATION_ID.to_bytes(4) or head[60:64] != SCHEMA_VERSION.to_bytes(4):
+            open_quietly(path, busy_seconds)[0].close(True)
 
 
 def check_tables(connection: apsw.Connection, path: str) -> bool:

@@ -16,20 +16,24 @@ from typing import TypeVar
 import apsw
 
 from perdure.errors import StoreError
-from perdure.store.sqlite.connection import leave_to_parent, open_reader, translate
+from perdure.store.sqlite.connection import leave_to_parent, open_quietly, open_reader, translate
 from perdure.store.sqlite.place import Place, size_of
 
 T = TypeVar("T")
 
 
 class Reader:
-    """Runs readings one after the other, each in a transaction that sees one moment."""
+    """Runs readings one after the other, each in a transaction that sees one moment.
 
-    def __init__(self, place: Place) -> None:
+    With `quietly` it leaves no trace on the disk: where nobody writes it makes no file and changes none.
+    """
+
+    def __init__(self, place: Place, *, quietly: bool = False) -> None:
         self.quiet = threading.Lock()  # held while SQLite is at work: a fork waits for it
         self.still = False  # whether it could be had, at the last fork
         self.connection: apsw.Connection | None = None
         self._place = place
+        self._quietly = quietly
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="perdure-reader")
         self._reopened = 0
         self._alone: tuple[int, ...] | None = None
@@ -58,17 +62,34 @@ class Reader:
 
     def _in_transaction(self, reading: Callable[[apsw.Connection], T]) -> T:
         with self.quiet:
-            try:
-                connection = self._connected()
-                connection.execute("BEGIN")
+            while True:
                 try:
-                    return reading(connection)
-                finally:
-                    connection.execute("COMMIT")
-            except apsw.Error as error:
-                failure = translate(error, self._place.path)
-                self._disconnect()
-                raise failure from error
+                    found = self._one_moment(reading)
+                except (apsw.Error, StoreError) as error:
+                    if self._was_written():
+                        continue
+                    if not isinstance(error, apsw.Error):
+                        raise
+                    failure = translate(error, self._place.path)
+                    self._disconnect()
+                    raise failure from error
+                if not self._was_written():
+                    return found
+
+    def _one_moment(self, reading: Callable[[apsw.Connection], T]) -> T:
+        connection = self._connected()
+        connection.execute("BEGIN")
+        try:
+            return reading(connection)
+        finally:
+            connection.execute("COMMIT")
+
+    def _was_written(self) -> bool:
+        """Whether the files changed under a connection that sees them alone; it is given up then."""
+        if self._alone is None or self._alone == self._stamp():
+            return False
+        self._disconnect()
+        return True
 
     def _version(self) -> tuple[int, int]:
         with self.quiet:
@@ -88,11 +109,14 @@ class Reader:
         return (found.st_ino, found.st_mtime_ns, found.st_size, size_of(self._place.path + "-wal"))
 
     def _connected(self) -> apsw.Connection:
-        if self._alone is not None and self._alone != self._stamp():
-            self._disconnect()
+        self._was_written()
         if self.connection is None:
-            stamp = self._stamp()
-            self.connection, alone = open_reader(self._place.path, self._place.busy_seconds)
+            stamp, alone = self._stamp(), False
+            path, busy_seconds = self._place.path, self._place.busy_seconds
+            if self._quietly:
+                self.connection, alone = open_quietly(path, busy_seconds)
+            else:
+                self.connection = open_reader(path, busy_seconds)
             self._alone = stamp if alone else None
             self._reopened += 1
         return self.connection

@@ -83,12 +83,12 @@ def _open(path: Path) -> apsw.Connection:
     one.
     """
     try:
-        return open_reader(str(path), BUSY_SECONDS)[0]
+        return open_reader(str(path), BUSY_SECONDS)
     except StoreReadOnly:
         writing = apsw.Connection(str(path))
         writing.pragma("user_version")
         writing.close(True)
-        return open_reader(str(path), BUSY_SECONDS)[0]
+        return open_reader(str(path), BUSY_SECONDS)
 
 
 async def _look(connection: apsw.Connection, run_ids: tuple[str, ...]) -> dict[str, Look]:

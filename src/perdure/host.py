@@ -33,6 +33,7 @@ from perdure.clock import SECOND, SYSTEM, Clock
 from perdure.errors import BadArguments, BadRunId, NothingToResolve, NotServed, OtherGoal, RunEnded
 from perdure.journal import Past, goal_of, load, outline
 from perdure.recovery.verdicts import may_restart
+from perdure.runtime import waits
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Host
 from perdure.runtime.idle import end_cancelled
@@ -384,11 +385,7 @@ def outcome_of(agent: Agent[Any, Any, R] | None, row: RunRow, record: RunRecord)
     until = (
         None if row.due_at >= NEVER or row.due_at <= 0 else datetime.fromtimestamp(row.due_at / SECOND, UTC)
     )
-    return Waiting(tuple(_reasons(record)), (), until, run_id=run_id)
-
-
-def _reasons(record: RunRecord) -> list[str]:
-    return [f"{wait.name} at {wait.path}" for wait in record.waits.values() if not wait.closed]
+    return Waiting(tuple(waits.reasons(record)), (), until, run_id=run_id)
 
 
 def check_by_default() -> bool:

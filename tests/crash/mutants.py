@@ -129,17 +129,17 @@ def hook_not_asked() -> None:
 
 def messages_taken_apart() -> None:
     """A message is taken in a commit of its own, before what it means is written."""
-    append = live.Journal.append
+    decide = live.Journal.decide
 
-    async def apart(self: Any, *bodies: Any, taken: Any = ()) -> int:
+    async def apart(self: Any, make: Any, *, taken: Any = ()) -> int:
         if taken:
             await asyncio.wait(
                 [self.store.append(Batch(self.run_id, self.epoch, self._sent, taken=tuple(taken)))]
             )
             reached("run.resumed")
-        return await append(self, *bodies)
+        return await decide(self, make)
 
-    _patch(live.Journal, "append", apart)
+    _patch(live.Journal, "decide", apart)
 
 
 def end_apart_from_last_step() -> None:

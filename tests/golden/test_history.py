@@ -55,6 +55,9 @@ def bodies() -> list[e.AnyBody]:
         e.StepRestarted("the code asks for another read", 9),
         e.WaitOpened("1:2", "sleep", AT + 60_000_000),
         e.WaitClosed("1:2", "due"),
+        e.SignalReceived("paid", "s-1", codec.encode({"cents": 1200}), "bank", AT + 130_000),
+        e.WaitOpened("1:3", "paid", AT + 60_000_000, "signal", codec.encode({"expiry": "raise"})),
+        e.WaitClosed("1:3", "signal", signal=14),
         e.StepCommitted(
             1, (append, e.Set(("done",), codec.encode(True)), e.Set((e.OddKey(codec.encode(7)),), b"\x01"))
         ),
@@ -126,3 +129,8 @@ def test_the_run_is_the_same_as_ever() -> None:
     open_step = fold_all(RunRecord(), events[:9], codec.decode)
     call = open_step.calls["1:1.0.0"]
     assert (call.standing, call.attempt, call.key, codec.decode(call.value)) == ("done", 2, "k1", "r-1")
+
+
+if __name__ == "__main__":  # python -m tests.golden.test_history: only while no release has written the file
+    lines = ",\n  ".join(json.dumps(row) for row in written())
+    FILE.write_text(f"[\n  {lines}\n]\n", encoding="utf-8")

@@ -19,7 +19,7 @@ from perdure.journal.past import Past
 from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot
 from perdure.state import events as e
 from perdure.state.fold import fold
-from perdure.state.record import CallRecord
+from perdure.state.record import CallRecord, RunRecord
 from perdure.store.protocol import (
     Appended,
     Batch,
@@ -56,7 +56,7 @@ class Fences(Struct, frozen=True):
 _Intended: TypeAlias = tuple[tuple[e.AnyBody, ...], Fences, asyncio.Future[None]]
 """What one branch intends, what must hold for it, and who waits for it."""
 
-_PROGRESS = (e.CallSettled, e.CallReconciled, e.CallLate, e.StepCommitted)
+_PROGRESS = (e.CallSettled, e.CallReconciled, e.CallLate, e.WaitClosed, e.StepCommitted)
 
 _VITAL = (
     e.CallUnknown,
@@ -145,6 +145,24 @@ class Journal:
                 if self._is_full():
                     await self._settle(self.flush())
                 self._add_early()
+        if self.durability == "strict":
+            await self.barrier()
+        return self.record.seq
+
+    async def decide(
+        self, make: Callable[[RunRecord], Sequence[e.AnyBody]], *, taken: Sequence[int] = ()
+    ) -> int:
+        """Append what `make` says of the run as it is when its facts get their numbers: nothing can come
+        between. `make` is called once, and perhaps only after a wait.
+        """
+        if self._lock.locked() or self._early or self._early_taken or self._is_full():
+            async with self._lock:
+                if self._is_full():
+                    await self._settle(self.flush())
+                self._add_early()
+                self._add(make(self.record), taken)
+        else:
+            self._add(make(self.record), taken)
         if self.durability == "strict":
             await self.barrier()
         return self.record.seq

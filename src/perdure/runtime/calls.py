@@ -39,7 +39,7 @@ from perdure.errors import (
     TransactionTooLong,
 )
 from perdure.journal import Fences
-from perdure.runtime import guards, reconcile
+from perdure.runtime import guards, reconcile, waits
 from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive, resolve
@@ -78,7 +78,7 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
         if call.name != head.name or call.digest != head.digest:
             execution.diverge(branch, call.intent or call.seq, _difference(execution, call, head, tool))
     elif (wait := execution.record.waits.get(path)) is not None:
-        detail = f"at {path} recorded a {wait.name}; the code asks for {tool.name} ({tool.source})"
+        detail = f"at {path} recorded {waits.words(wait)}; the code asks for {tool.name} ({tool.source})"
         execution.diverge(branch, wait.seq, detail)
     execution.replay.enter()
     try:

@@ -98,10 +98,15 @@ class Drive:
                     await self._apply(message)
 
     async def _apply(self, message: Inbound) -> None:
-        bodies = message_events(self.record, message, self.run_id)
+        more: tuple[e.AnyBody, ...] = ()
         if message.kind == "late" and (held := await self._conflict(late_of(message.data).receipt)):
-            bodies = (*bodies, held)
-        appended = asyncio.ensure_future(self.journal.append(*bodies, taken=(message.position,)))
+            more = (held,)
+        appended = asyncio.ensure_future(
+            self.journal.decide(
+                lambda record: (*message_events(record, message, self.run_id), *more),
+                taken=(message.position,),
+            )
+        )
         cancelled = await outlast(appended)
         # Only now has it been seen: whoever rests on that must find in the record what the message meant.
         self.inbox_seen = message.position

@@ -79,6 +79,8 @@ class Execution:
     """The state of one execution.
 
     `mismatch` is the event that the code no longer agrees with; `broken` why nothing new can be intended.
+    `wake_at`: when a blocked branch can go on at the latest, whatever comes. `blocked_at`: up to which
+    message the inbox had been read when the first of them was blocked.
     """
 
     drive: Drive
@@ -87,6 +89,7 @@ class Execution:
     ending: Ending | None = None
     holds: list[e.RunHeld] = field(default_factory=list)
     wake_at: list[int] = field(default_factory=list)
+    blocked_at: int | None = None
     mismatch: int | None = None
     mismatch_detail: str = ""
     broken: StoreError | None = None
@@ -125,6 +128,18 @@ class Execution:
         """Only a person can let this branch go on."""
         self.holds.append(held)
         branch.unwind(held.reason)
+
+    def suspend(self, branch: Branch, until: int, why: str) -> NoReturn:
+        """Nothing lets this branch go on but a message, or the moment `until` (by the store's clock)."""
+        self.wake_at.append(until)
+        if self.blocked_at is None:
+            self.blocked_at = self.drive.inbox_seen
+        branch.unwind(why)
+
+    @property
+    def news(self) -> bool:
+        """Whether a message has come since the first branch was blocked: it may be what that waits for."""
+        return self.blocked_at is not None and self.drive.inbox_seen > self.blocked_at
 
     async def given(self, branch: Branch, seq: int) -> None:
         """Wait until the outcome of event `seq` is the next one that the step is given."""

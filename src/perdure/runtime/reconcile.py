@@ -6,10 +6,9 @@ Used at resume, before the open step is executed again, and live, when a reply d
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
-from msgspec.structs import replace as evolve
+from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Call, Done, NotDone, Tool, Unknown
@@ -53,7 +52,7 @@ async def settle(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> e.RunH
     """
     policy, judged = policy_of(tool), call
     if drive.record.cancel is not None and call.effect == "idempotent":
-        policy, judged = replace(policy, unknown="raise"), evolve(call, effect="irreversible")
+        policy, judged = replace(policy, unknown="raise"), replace(call, effect="irreversible")
     action = after_unknown(judged, policy, drive.host.clock.now())
     match action:
         case Again():

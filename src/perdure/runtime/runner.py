@@ -29,7 +29,7 @@ from perdure.errors import (
 )
 from perdure.journal import Journal, SnapshotPolicy, outlast, restore
 from perdure.recovery.verdicts import DropTail, after_mismatch
-from perdure.runtime import reconcile
+from perdure.runtime import reconcile, waits
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution, Interrupted
@@ -387,9 +387,9 @@ class Runner:
             await self._hold(ride, execution.holds[0])
         elif ride.record.cancel is not None or ride.record.held is not None:
             return
-        elif execution.wake_at:
+        elif execution.wake_at and not execution.news:
             reached("run.suspend")
-            await self._close(ride, "waiting", min(execution.wake_at), "sleep")
+            await self._close(ride, "waiting", min(execution.wake_at), waits.summary(ride.record))
             reached("run.suspended")
 
     async def _mismatch(self, ride: Drive, execution: Execution) -> None:

@@ -29,7 +29,6 @@ from perdure.agent import (
     step_scope,
     tool_message,
 )
-from perdure.clock import SECOND
 from perdure.errors import (
     BadArguments,
     CallOutsideStep,
@@ -39,17 +38,13 @@ from perdure.errors import (
     Signal,
     UnknownTool,
 )
-from perdure.runtime import calls
-from perdure.runtime.boundary import reached
+from perdure.runtime import calls, waits
 from perdure.runtime.branches import Work, branch_out
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Ending, Execution, Interrupted, branch_scope, here
 from perdure.state import events as e
 
 log = logging.getLogger("perdure.run")
-
-LAST_MOMENT = 253_402_300_799 * SECOND
-"""The end of the calendar: 9999-12-31, 23:59:59 UTC, in microseconds."""
 
 
 class StepScope:
@@ -198,48 +193,7 @@ class LiveRun(Run[Any, Any, Any]):
         And a restart does not begin it anew.
         """
         self._usable()
-        execution, branch = self._execution, here(self._execution)
-        path, now = branch.next_path(), self._drive.host.store.now
-        most = (LAST_MOMENT - now()) / SECOND
-        seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
-        if not 0 <= seconds <= most:
-            raise BadArguments(
-                f"a run cannot sleep for {duration!r}; from 0 seconds to the end of the year 9999 it can"
-            )
-        if (other := execution.record.calls.get(path)) is not None:
-            seq = other.intent or other.seq
-            execution.diverge(branch, seq, f"at {path} recorded {other.name}; the code sleeps")
-        execution.replay.enter()
-        given = False
-        try:
-            closed = await self._slept(branch, path, now() + round(seconds * SECOND))
-            given = True
-            await execution.given(branch, closed)
-        finally:
-            if not given:
-                execution.replay.leave()
-
-    async def _slept(self, branch: Branch, path: str, deadline: int) -> int:
-        """The event that ended the sleep; unwinds until there is one. `deadline`: if it begins now."""
-        execution, journal = self._execution, self._drive.journal
-        wait = execution.record.waits.get(path)
-        if wait is not None:
-            execution.replay.asked(path)
-            deadline = wait.deadline
-            if wait.closed:
-                return wait.closed
-        await execution.go_live(branch, path, "a sleep")
-        if wait is None:
-            await journal.append(e.WaitOpened(path, "sleep", deadline))
-            reached("wait.opened")
-        if self._drive.record.cancel is not None:
-            branch.unwind("cancelled")
-        if self._drive.host.store.now() < deadline:
-            execution.wake_at.append(deadline)
-            branch.unwind("sleeping")
-        await journal.append(e.WaitClosed(path, "due"))
-        reached("wait.closed")
-        return execution.record.waits[path].closed
+        await waits.sleep(self._execution, duration)
 
     def now(self) -> datetime:
         """The moment, recorded: the same after a crash. Aware, UTC."""
@@ -264,7 +218,9 @@ class LiveRun(Run[Any, Any, Any]):
         path = branch.next_path()
         wait = execution.record.waits.get(path)
         if wait is not None:
-            execution.diverge(branch, wait.seq, f"at {path} recorded a sleep; the code asks for {name}")
+            execution.diverge(
+                branch, wait.seq, f"at {path} recorded {wait.kind} {wait.name!r}; the code asks for {name}"
+            )
         recorded = execution.record.calls.get(path)
         if recorded is not None:
             execution.replay.asked(path)

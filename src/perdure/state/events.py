@@ -190,19 +190,49 @@ class CallLate(Body, frozen=True, array_like=True, tag="call.late"):
     used: bool
 
 
+WaitKind: TypeAlias = Literal["sleep", "signal", "answer", "child"]
+"""What can end a wait before its deadline: nothing, a signal of its name, an answer, a child run's end."""
+
+Ended: TypeAlias = Literal["due", "signal", "answer", "child", "expired"]
+"""How a wait ended: its time has come, what it waited for has come, or that has not come in time."""
+
+
 class WaitOpened(Body, frozen=True, array_like=True, tag="wait.opened"):
-    """The run waits for something by name, until a deadline at the latest."""
+    """The run waits for something by name, until a deadline at the latest (from 2**62 on: for ever).
+
+    `detail`: value bytes of a dict with what the kind needs, empty for a sleep.
+    """
 
     path: str
     name: str
     deadline: int
+    kind: WaitKind = "sleep"
+    detail: bytes = b""
 
 
 class WaitClosed(Body, frozen=True, array_like=True, tag="wait.closed"):
-    """A wait ended."""
+    """A wait ended. `signal`: the event that received the signal which it took, 0 for none.
+
+    `value`: the answer, what a child came to, or the default of a wait that expired; empty for none.
+    """
 
     path: str
-    how: Literal["due", "cancelled"]
+    how: Ended
+    value: bytes = b""
+    signal: int = 0
+    by: str = ""
+
+
+class SignalReceived(Body, frozen=True, array_like=True, tag="signal.received"):
+    """A signal came, and is kept until a wait takes it. `id` is the sender's, `accepted` the moment (by the
+    store's clock) at which it was made durable in the inbox.
+    """
+
+    name: str
+    id: str
+    value: bytes
+    by: str
+    accepted: int
 
 
 class CancelRequested(Body, frozen=True, array_like=True, tag="cancel.requested"):
@@ -264,6 +294,7 @@ AnyBody: TypeAlias = (
     | CallLate
     | WaitOpened
     | WaitClosed
+    | SignalReceived
     | CancelRequested
     | StepCommitted
     | StepRestarted
@@ -299,6 +330,8 @@ def recorded_value(body: AnyBody) -> bytes:
     """The value bytes that a `Ref` to this event points into."""
     match body:
         case CallSettled(value=value) | CallReconciled(value=value) | CallLate(value=value):
+            return value
+        case WaitClosed(value=value) | SignalReceived(value=value):
             return value
         case RunStarted(goal=goal):
             return goal

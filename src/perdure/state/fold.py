@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from perdure.errors import Damaged
 from perdure.state import events as e
 from perdure.state.patch import Work
-from perdure.state.record import CallRecord, Hold, RunRecord, WaitRecord
+from perdure.state.record import CallRecord, Hold, RunRecord, SignalRecord, WaitRecord
 
 Read: TypeAlias = Callable[[bytes], Any]
 """Value bytes to plain data."""
@@ -50,7 +50,13 @@ def _after(record: RunRecord, event: e.Event, work: Work) -> RunRecord:
 
 def recorded_values(record: RunRecord) -> dict[int, bytes]:
     """The values that the open step has recorded, by event: what a patch or an argument may refer to."""
-    return {call.seq: call.value for call in record.calls.values() if call.seq}
+    values = {call.seq: call.value for call in record.calls.values() if call.seq}
+    for wait in record.waits.values():
+        if wait.signal is not None:
+            values[wait.signal.seq] = wait.value
+        elif wait.value:
+            values[wait.closed] = wait.value
+    return values
 
 
 def _started(record: RunRecord, event: e.Event, body: e.RunStarted, work: Work) -> Changes:
@@ -164,7 +170,7 @@ def _late(record: RunRecord, event: e.Event, body: e.CallLate, work: Work) -> Ch
 
 
 def _wait_opened(record: RunRecord, event: e.Event, body: e.WaitOpened, work: Work) -> Changes:
-    wait = WaitRecord(body.path, body.name, body.deadline, event.seq)
+    wait = WaitRecord(body.path, body.name, body.deadline, event.seq, kind=body.kind, detail=body.detail)
     return {"waits": {**record.waits, body.path: wait}}
 
 
@@ -172,7 +178,20 @@ def _wait_closed(record: RunRecord, event: e.Event, body: e.WaitClosed, work: Wo
     wait = record.waits.get(body.path)
     if wait is None or wait.closed:
         raise Damaged(f"event {event.seq} closes wait {body.path}, which is not open", seq=event.seq)
-    return {"waits": {**record.waits, body.path: replace(wait, closed=event.seq, how=body.how)}}
+    wait = replace(wait, closed=event.seq, how=body.how, value=body.value, by=body.by)
+    if not body.signal:
+        return {"waits": {**record.waits, body.path: wait}}
+    taken = next((signal for signal in record.signals if signal.seq == body.signal), None)
+    if taken is None:
+        raise Damaged(f"event {event.seq} takes signal {body.signal}, which is not there", seq=event.seq)
+    wait = replace(wait, value=taken.value, by=taken.by, signal=taken)
+    left = tuple(signal for signal in record.signals if signal is not taken)
+    return {"waits": {**record.waits, body.path: wait}, "signals": left}
+
+
+def _signal(record: RunRecord, event: e.Event, body: e.SignalReceived, work: Work) -> Changes:
+    signal = SignalRecord(event.seq, body.name, body.id, body.value, body.by, body.accepted)
+    return {"signals": (*record.signals, signal)}
 
 
 def _cancel(record: RunRecord, event: e.Event, body: e.CancelRequested, work: Work) -> Changes:
@@ -201,9 +220,18 @@ def _restarted(record: RunRecord, event: e.Event, body: e.StepRestarted, work: W
     return {
         "calls": calls,
         "waits": waits,
+        "signals": _given_back(record, waits),
         "restart": record.restart + (1 if body.fresh else 0),
         "failures": record.failures + (1 if failed else 0),
     }
+
+
+def _given_back(record: RunRecord, waits: dict[str, WaitRecord]) -> tuple[SignalRecord, ...]:
+    """The signals that are free when only these waits are left: what the others took is free again."""
+    free = [
+        wait.signal for wait in record.waits.values() if wait.signal is not None and wait.path not in waits
+    ]
+    return tuple(sorted((*record.signals, *free), key=lambda signal: signal.seq)) if free else record.signals
 
 
 def _first_seq(call: CallRecord) -> int:
@@ -232,6 +260,7 @@ _FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Work], Changes]] = {
     e.CallLate: _late,
     e.WaitOpened: _wait_opened,
     e.WaitClosed: _wait_closed,
+    e.SignalReceived: _signal,
     e.CancelRequested: _cancel,
     e.StepCommitted: _committed,
     e.StepRestarted: _restarted,

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from perdure.state.events import Argument, Effect
+from perdure.state.events import Argument, Effect, WaitKind
 
 Status: TypeAlias = Literal[
     "ready", "running", "waiting", "held", "succeeded", "failed", "cancelled", "retired"
@@ -59,8 +59,22 @@ class CallRecord(Struct, frozen=True, array_like=True):
         return self.standing in ("done", "failed", "left-unknown")
 
 
+class SignalRecord(Struct, frozen=True, array_like=True):
+    """A signal that has come; `seq` is the event that received it."""
+
+    seq: int
+    name: str
+    id: str
+    value: bytes
+    by: str
+    accepted: int
+
+
 class WaitRecord(Struct, frozen=True, array_like=True):
-    """A wait of the open step; `closed` is the event that ended it (0: still open)."""
+    """A wait of the open step; `closed` is the event that ended it (0: still open).
+
+    `value`: what it came to, as value bytes; `signal`: the one that it took.
+    """
 
     path: str
     name: str
@@ -68,6 +82,11 @@ class WaitRecord(Struct, frozen=True, array_like=True):
     seq: int
     closed: int = 0
     how: str = ""
+    kind: WaitKind = "sleep"
+    detail: bytes = b""
+    value: bytes = b""
+    by: str = ""
+    signal: SignalRecord | None = None
 
 
 class Hold(Struct, frozen=True, array_like=True):
@@ -114,3 +133,4 @@ class RunRecord(Struct, frozen=True, array_like=True):
     spent: Spent = Spent()
     resumes: int = 0
     failures: int = 0  # executions of the open step that ended in an exception, since a person looked
+    signals: tuple[SignalRecord, ...] = ()  # those that no wait has taken yet, in their order

@@ -1,7 +1,7 @@
 """What must hold between a run's journal and what the outside saw of it.
 
 `offences` holds a run's events against the acts that the outside recorded, and says in words what should
-not be: laws 2, 3, 4, 15 and 17, and the life of each call. It judges what is written and never asks the
+not be: laws 2, 3, 4, 10, 15 and 17, and the life of each call. It judges what is written and never asks the
 engine, so that a broken engine cannot excuse itself. It reads no store, no clock and no file.
 """
 
@@ -56,6 +56,9 @@ class _Book:
     acts: Mapping[tuple[str, int], list[Act]]
     lives: dict[str, _Life] = field(default_factory=lambda: defaultdict(_Life))
     waits: dict[str, int] = field(default_factory=dict)
+    closed: dict[str, int] = field(default_factory=dict)  # path -> the signal that the wait took
+    signals: dict[int, str] = field(default_factory=dict)  # event -> the sender's id
+    taken: set[int] = field(default_factory=set)  # by waits of committed steps
     cancelled: bool = False
     ended: bool = False
 
@@ -104,22 +107,51 @@ def _event(book: _Book, event: e.Event) -> Iterator[str]:
         case e.CallLate(used=True):
             yield from _must_be(book, body.path, "open", "unknown", "not_done")
             book.lives[body.path].standing = body.outcome
-        case e.WaitOpened():
-            if body.path in book.waits:
-                yield f"wait {body.path} is opened a second time"
-            book.waits[body.path] = event.seq
+        case e.WaitOpened() | e.WaitClosed() | e.SignalReceived():
+            yield from _waiting(book, event, body)
         case e.CancelRequested():
             book.cancelled = True
         case e.StepCommitted() | e.RunFinished():
             yield from _all_settled(book)
             book.lives.clear()
+            book.taken |= {took for took in book.closed.values() if took}
+            book.waits, book.closed = {}, {}
             book.ended = isinstance(body, e.RunFinished)
         case e.StepRestarted():
             for path in [path for path, life in book.lives.items() if life.first > body.keep]:
                 del book.lives[path]
             book.waits = {path: seq for path, seq in book.waits.items() if seq <= body.keep}
+            dropped = {path for path in book.closed if path not in book.waits}
+            book.closed = {path: took for path, took in book.closed.items() if path not in dropped}
         case _:
             return
+
+
+def _waiting(
+    book: _Book, event: e.Event, body: e.WaitOpened | e.WaitClosed | e.SignalReceived
+) -> Iterator[str]:
+    match body:
+        case e.WaitOpened():
+            if body.path in book.waits:
+                yield f"wait {body.path} is opened a second time"
+            book.waits[body.path] = event.seq
+        case e.WaitClosed():
+            yield from _closed(book, body)
+        case e.SignalReceived():
+            if body.id in book.signals.values():
+                yield f"signal {body.id} is received a second time"
+            book.signals[event.seq] = body.id
+
+
+def _closed(book: _Book, body: e.WaitClosed) -> Iterator[str]:
+    """Law 10: a wait ends once, and takes a signal that is there and that nobody else took."""
+    if body.path not in book.waits or body.path in book.closed:
+        yield f"wait {body.path} is closed and was not open"
+    if body.signal and (
+        body.signal not in book.signals or body.signal in {*book.taken, *book.closed.values()}
+    ):
+        yield f"wait {body.path} takes signal {body.signal}, which is not there or was taken"
+    book.closed[body.path] = body.signal
 
 
 def _intended(book: _Book, event: e.Event, body: e.CallIntended) -> Iterator[str]:

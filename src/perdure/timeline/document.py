@@ -195,6 +195,7 @@ def _value(value: bytes) -> Any:
 
 _FIELDS: dict[str, Callable[[Any], Any]] = {
     "value": _value,
+    "detail": lambda detail: _value(detail) if isinstance(detail, bytes) else jsonable(detail),
     "goal": _value,
     "state": _value,
     "manifest": _value,

@@ -26,6 +26,7 @@ Kind: TypeAlias = Literal[
     "late",
     "wait",
     "woke",
+    "signal",
     "cancel",
     "step",
     "restarted",
@@ -187,7 +188,7 @@ def _started(scan: _Scan, event: e.Event, body: e.RunStarted) -> None:
     scan.add(event, "started", f"{body.agent} {body.version}".strip())
 
 
-_PAUSES = frozenset({"wait", "woke", "held", "released", "cancel"})
+_PAUSES = frozenset({"wait", "woke", "signal", "held", "released", "cancel"})
 """After these a run lies still, so that taking it up again is no sign of an interruption."""
 
 
@@ -244,6 +245,10 @@ def _wait_closed(scan: _Scan, event: e.Event, body: e.WaitClosed) -> None:
     scan.add(event, "woke", body.how)
 
 
+def _signal(scan: _Scan, event: e.Event, body: e.SignalReceived) -> None:
+    scan.add(event, "signal", body.name, *((f"from {body.by}",) if body.by else ()))
+
+
 def _cancel(scan: _Scan, event: e.Event, body: e.CancelRequested) -> None:
     scan.add(event, "cancel", body.by, *((body.note,) if body.note else ()))
 
@@ -285,6 +290,7 @@ _READERS: dict[type, Callable[[_Scan, e.Event, Any], None]] = {
     e.CallLate: _late,
     e.WaitOpened: _wait_opened,
     e.WaitClosed: _wait_closed,
+    e.SignalReceived: _signal,
     e.CancelRequested: _cancel,
     e.StepCommitted: _committed,
     e.StepRestarted: _restarted,

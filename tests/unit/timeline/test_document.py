@@ -71,6 +71,7 @@ EVERYTHING: tuple[e.AnyBody, ...] = (
     e.CallLate("2/1", 1, "done", codec.encode(b"\xff"), used=False),
     e.WaitOpened("2/2", "sleep", START),
     e.WaitClosed("2/2", "due"),
+    e.SignalReceived("paid", "s-1", codec.encode({"cents": 5}), "bank", START),
     e.CancelRequested("ada"),
     e.CallSettled("2/3", "done", codec.encode(1), e.CallHead("chat", "read", (("all", e.Omitted(9)),), b"")),
     e.CallSettled("2/4", "done", codec.encode(1), head("chat", "read", odd=float("nan"))),

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.agent import Agent, Done, Hybrid, NotDone, Retry, current_call
+from perdure.agent.policy import Durability, Storage
 
 Statement = list[Any]
 Program = list[list[Statement]]
@@ -39,15 +40,26 @@ def answer(tool: str, value: int) -> str:
     return f"{tool}({value})"
 
 
-def interpreter(request: Request, find: Find, chance: random.Random) -> Agent[Any, Any, Any]:
-    """The one agent. How it is kept and what waits for the disk are drawn."""
+_STYLES: tuple[tuple[Storage, Durability], ...] = tuple(
+    (storage, durability)
+    for storage in ("log", "snapshot", Hybrid(every=3))
+    for durability in ("effects", "effects", "step", "strict")
+)
+
+STYLES = len(_STYLES)
+"""How many ways there are to keep a run and to wait for the disk."""
+
+
+def interpreter(request: Request, find: Find, style: int) -> Agent[Any, Any, Any]:
+    """The one agent, kept in one of the styles."""
+    storage, durability = _STYLES[style]
     agent: Agent[Any, Any, Any] = Agent(
         "interpreter",
         state=dict,
         goal=list,
         start=lambda program: {"at": 0, "log": []},
-        storage=chance.choice(("log", "snapshot", Hybrid(every=3))),
-        durability=chance.choice(("effects", "effects", "step", "strict")),
+        storage=storage,
+        durability=durability,
     )
     _reads(agent, request)
     _acts(agent, request, find)

@@ -22,11 +22,22 @@ class Deadlock(Exception):
     """Everything waits and nothing will happen."""
 
 
+class Endless(Exception):
+    """So much has happened that it will hardly ever end."""
+
+
+TURNS = 200_000
+"""How often a virtual loop turns before it is called endless; hard worlds end within a tenth of it."""
+
+
 class _Selector(selectors.SelectSelector):
     loop: VirtualLoop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
+        self.loop.turns += 1
+        if self.loop.turns % TURNS == 0:  # and again so many, to be closed in
+            raise Endless(f"{TURNS} turns and no end")
         if not ready and timeout is None:
             raise Deadlock("nothing is ready and no timer is set")
         if not ready and timeout:
@@ -39,6 +50,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.elapsed = 0.0
+        self.turns = 0
         selector = _Selector()
         selector.loop = self
         super().__init__(selector)

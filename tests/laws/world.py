@@ -9,18 +9,18 @@ to the engine.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-import types
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
-from contextvars import Context, ContextVar
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Mapping
+from contextvars import Context
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, cast
+from functools import cache, cached_property
+from typing import Any
 
 from perdure import codec
 from perdure.agent import Agent, current_call
-from perdure.errors import NothingToResolve, RunEnded, StoreClosed
+from perdure.errors import NothingToResolve, RunEnded
 from perdure.host import Runtime
 from perdure.journal import history, load, verify
 from perdure.runtime.boundary import set_hook
@@ -28,198 +28,50 @@ from perdure.state import events as e
 from perdure.state.fold import fold_all
 from perdure.state.record import RunRecord
 from perdure.store.memory import MemoryStore
-from perdure.store.protocol import Message, Query, Store
+from perdure.store.protocol import Message, Query
 from perdure.testing.oracle import Act, offences
-from tests.laws.programs import Program, expected, interpreter
+from tests.laws.process import Dead, Process, process_scope, task_factory
+from tests.laws.programs import STYLES, Program, expected, interpreter
 from tests.laws.virtual import LoopClock, VirtualLoop
 
 LEASE_SECONDS = 6.0
+FIRST = asyncio.FIRST_COMPLETED
 STOP_SECONDS = 600.0
+CALM_SECONDS = 600.0
+"""From then on nothing bad happens any more, and whatever has not ended must end."""
 PATIENCE_SECONDS = 12.0
 """People look twice before they say that something did not happen: an act may be on its way for so long."""
-
-process_scope: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """How likely what is: `kill` and `freeze` at each boundary, `lose` each answer, `late` each refusal."""
+    """How likely what is: a `kill` or a `freeze` at each boundary, that the store `notice`s a death at once,
+    to `lose` an answer, to `fail` to send a request, an orderly `stop` in each second of a process, a
+    `cancel` of a run. `frozen`: for how long.
+    """
 
     kill: float = 0.02
     freeze: float = 0.0
+    notice: float = 0.5
     lose: float = 0.1
     fail: float = 0.1
     stop: float = 0.0
     cancel: float = 0.1
+    frozen: tuple[float, ...] = (1.0, 5.0, 20.0, 60.0)
 
 
-class Dead(BaseException):
-    """The process that asks for something is dead."""
+_now: list[World] = []  # the world that lives, if any
 
 
-class Process:
-    """One incarnation of a worker process."""
+@cache
+def _agent(style: int) -> Agent[Any, Any, Any]:
+    async def request(reply: object) -> Any:
+        return await _now[-1].request(reply)
 
-    def __init__(self, world: World, name: str) -> None:
-        self.world = world
-        self.name = name
-        self.dead = False
-        self.tasks: set[asyncio.Task[Any]] = set()
-        self._slow = SlowStore(world, self)
-        self.store = cast(Store, self._slow)
-        self._thawed = asyncio.Event()
-        self._thawed.set()
+    def find(key: str) -> Any:
+        return _now[-1].find(key)
 
-    def kill(self) -> None:
-        """From this moment it does nothing more."""
-        self.dead = True
-        self._thawed.set()
-        self._slow.fail()
-        for task in self.tasks:
-            task.cancel()
-
-    def freeze(self, seconds: float) -> None:
-        """It stands still for so long."""
-        self._thawed.clear()
-        asyncio.get_running_loop().call_later(seconds, self._thawed.set)
-
-    @property
-    def frozen(self) -> bool:
-        """Whether it stands still now."""
-        return not self._thawed.is_set()
-
-    @types.coroutine
-    def standing(self, coro: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """The coroutine, resumed only while the process is not frozen."""
-        value: Any = None
-        error: BaseException | None = None
-        while True:
-            while self.frozen and not self.dead:
-                try:
-                    yield from self._thawed.wait().__await__()
-                except BaseException as raised:  # noqa: BLE001  (a cancellation waits until the thaw, too)
-                    error = raised
-            try:
-                awaited = coro.send(value) if error is None else coro.throw(error)
-            except StopIteration as stop:
-                return stop.value
-            value, error = None, None
-            try:
-                value = yield awaited
-            except GeneratorExit:
-                coro.close()
-                raise
-            except BaseException as raised:  # noqa: BLE001  (handed on to the coroutine)
-                error = raised
-
-
-def task_factory(
-    loop: asyncio.AbstractEventLoop, coro: Any, *, context: Context | None = None
-) -> asyncio.Task[Any]:
-    """Tasks belong to the process in whose context they are made."""
-    process = process_scope.get() if context is None else context.get(process_scope)
-    if process is None:
-        return asyncio.Task(coro, loop=loop, context=context)
-    task = asyncio.Task(process.standing(coro), loop=loop, context=context)
-    process.tasks.add(task)
-    task.add_done_callback(process.tasks.discard)
-    task.add_done_callback(lambda _: coro.close())  # it may have been cancelled before it began
-    return task
-
-
-class SlowStore:
-    """The way from one process to the store: writes in order, each after a while, none from the dead."""
-
-    def __init__(self, world: World, process: Process) -> None:
-        self._world = world
-        self._process = process
-        self._queue: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
-        self._busy = False
-        self._waiting: set[asyncio.Future[Any]] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._world.store, name)
-
-    async def open(self) -> None:
-        """It is open."""
-
-    async def close(self) -> None:
-        """Others use it."""
-
-    def append(self, batch: Any) -> asyncio.Future[Any]:
-        """Queued, like every write."""
-        return self._put(lambda: self._append(batch))
-
-    def _append(self, batch: Any) -> asyncio.Future[Any]:
-        future = self._world.store.append(batch)
-        if future.exception() is None:
-            self._world.note(batch)
-        return future
-
-    async def create(self, run: Any) -> Any:
-        return await self._put(lambda: self._world.store.create(run))
-
-    async def deliver(self, message: Any) -> Any:
-        return await self._put(lambda: self._world.store.deliver(message))
-
-    async def claim(self, claim: Any) -> Any:
-        return await self._put(lambda: self._world.store.claim(claim))
-
-    async def renew(self, worker: str, run_ids: Any, lease_seconds: float) -> Any:
-        return await self._put(lambda: self._world.store.renew(worker, run_ids, lease_seconds))
-
-    async def release(self, run_id: str, epoch: int) -> Any:
-        return await self._put(lambda: self._world.store.release(run_id, epoch))
-
-    def _put(self, verb: Callable[[], Awaitable[Any]]) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
-        future.add_done_callback(self._waiting.discard)
-        if self._process.dead:
-            self.fail()
-        else:
-            self._queue.append((verb, future))
-            self._next()
-        return future
-
-    def fail(self) -> None:
-        """The process is dead: whatever of it still waits may unwind, and can do nothing."""
-        for future in list(self._waiting):
-            if not future.done():
-                future.set_exception(StoreClosed("this process is dead"))
-                future.exception()
-
-    def _next(self) -> None:
-        if self._queue and not self._busy:
-            self._busy = True
-            wait = self._world.chance.choice((0.0, 0.0, 0.001, 0.02))
-            asyncio.get_running_loop().call_later(wait, self._begin)
-
-    def _begin(self) -> None:
-        if self._process.dead:
-            return
-        if self._process.frozen:
-            asyncio.get_running_loop().call_later(1.0, self._begin)
-            return
-        self._world.start(self._write())
-
-    async def _write(self) -> None:
-        verb, future = self._queue.popleft()
-        try:
-            value, error = await verb(), None
-        except Exception as raised:  # noqa: BLE001  (it belongs to whoever asked)
-            value, error = None, raised
-        await asyncio.sleep(self._world.chance.choice((0.0, 0.0, 0.005)))
-        if self._process.dead:
-            return
-        self._busy = False
-        if future.done():  # whoever asked was cancelled
-            pass
-        elif error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
-        self._next()
+    return interpreter(request, find, style)
 
 
 @dataclass
@@ -248,6 +100,7 @@ class World:
         self.found: list[str] = []
         self._own: set[asyncio.Task[Any]] = set()
         self._over = False
+        self._end = asyncio.Event()
 
     # -- the outside
 
@@ -267,7 +120,7 @@ class World:
             codec.digest(codec.encode(dict(call.args))).hex(),
             codec.encode(reply).hex(),
         )
-        if self.chance.random() < self.chances.fail:
+        if self._unlucky(self.chances.fail):
             raise ConnectionError("could not be sent")
         if process.dead:
             raise Dead
@@ -279,11 +132,15 @@ class World:
         self, act: Act, deadline: int | None, reply: object, answer: asyncio.Future[Any]
     ) -> None:
         chance = self.chance
+        lost = self._unlucky(self.chances.lose)
+        if lost and chance.random() < 0.5:  # the connection breaks, and the request arrives all the same
+            await asyncio.sleep(chance.choice((0.0, 0.001)))
+            if not answer.done():
+                answer.set_exception(ConnectionError("the connection was lost"))
         await asyncio.sleep(chance.choice((0.0, 0.001, 0.3, 2.0)))
         if deadline is not None and self.clock.now() >= deadline:
             return  # the request carries its deadline, and the outside keeps to it
         self.acts.append(Act(len(self.acts) + 1, *[getattr(act, n) for n in Act.__slots__[1:]]))
-        lost = chance.random() < self.chances.lose
         await asyncio.sleep(chance.choice((0.0, 0.001, 0.2, 6.0 if lost else 1.0)))
         if answer.done():
             return
@@ -291,6 +148,9 @@ class World:
             answer.set_exception(ConnectionError("the answer was lost"))
         else:
             answer.set_result(reply)
+
+    def _unlucky(self, chance: float) -> bool:
+        return self.loop.elapsed < CALM_SECONDS and self.chance.random() < chance
 
     def find(self, key: str) -> Any:
         """What was answered to the act with this key."""
@@ -307,22 +167,31 @@ class World:
 
     @cached_property
     def agent(self) -> Agent[Any, Any, Any]:
-        """The agent; a declaration, and so the same object in every process."""
-        return interpreter(self.request, self.find, self.chance)
+        """The agent; a declaration, and so the same object in every process and world."""
+        return _agent(self.chance.randrange(STYLES))
 
     def boundary(self, name: str) -> None:
         """What the engine tells at each boundary: the moment for a kill or a freeze."""
         process = process_scope.get()
-        if process is None or process.dead:
+        if process is None or process.dead or self.loop.elapsed > CALM_SECONDS:
             return
         self.trace.append(f"{process.name} {name} {self.loop.elapsed:.3f}")
         drawn = self.chance.random()
         if drawn < self.chances.kill:
             self.kills += 1
             process.kill()
+            if self.chance.random() < self.chances.notice:
+                self._notice(process.worker)
         elif drawn < self.chances.kill + self.chances.freeze:
             self.freezes += 1
-            process.freeze(self.chance.choice((1.0, 5.0, 20.0, 60.0)))
+            process.freeze(self.chance.choice(self.chances.frozen))
+
+    def _notice(self, worker: str) -> None:
+        """The store learns of a death at once, as a released OS lock tells it: before the lease ends."""
+        for run in self.store._runs.values():
+            if run.standing.held and run.standing.holder == worker:
+                run.standing.died = True
+                self.store._wrote()
 
     async def work(self, slot: int) -> None:
         """A place where worker processes live one after another, until the world is over."""
@@ -342,13 +211,23 @@ class World:
         runtime = Runtime(
             process.store, [self.agent], workers=8, clock=self.clock, lease_seconds=LEASE_SECONDS
         )
-        async with runtime:
-            await stop.wait()
+        process.worker = runtime.host.worker
+        try:
+            async with runtime:
+                await stop.wait()
+        finally:  # a killed process takes its threads along, however it unwinds
+            runtime.host.leases._standstill.end()
 
     async def _until_ended(self, process: Process, life: asyncio.Task[None], stop: asyncio.Event) -> None:
         asked = 0.0
+        often = self.chances.stop > 0
         while not life.done():
-            await asyncio.wait([life], timeout=1.0)
+            dead = asyncio.ensure_future(process.over.wait())
+            over = asyncio.ensure_future(self._end.wait())
+            wanted = [life, dead, *([] if stop.is_set() else [over])]
+            await asyncio.wait(wanted, timeout=1.0 if often or stop.is_set() else None, return_when=FIRST)
+            dead.cancel()
+            over.cancel()
             if process.dead:
                 for _ in range(50):
                     alive = [task for task in process.tasks if not task.done()]
@@ -358,7 +237,7 @@ class World:
                         task.cancel()
                     await asyncio.wait(alive, timeout=0.01)
                 return
-            if not stop.is_set() and (self._over or self.chance.random() < self.chances.stop):
+            if not stop.is_set() and (self._over or self._unlucky(self.chances.stop)):
                 self.stops += not self._over
                 stop.set()
                 asked = self.loop.elapsed
@@ -374,9 +253,9 @@ class World:
         since: dict[tuple[str, int], float] = {}
         async with Runtime(self.store, [self.agent], clock=self.clock) as desk:
             while not self._over:
-                await asyncio.sleep(1.0)
-                for row in await self.store.list(Query(open_only=True)):
-                    if row.status != "held" or row.pending or row.worker is not None:
+                await asyncio.sleep(3.0)
+                for row in await self.store.list(Query(open_only=True, statuses=("held",))):
+                    if row.pending or row.worker is not None:
                         continue
                     first = since.setdefault((row.run_id, row.seq), self.loop.elapsed)
                     if self.loop.elapsed - first >= PATIENCE_SECONDS:
@@ -512,6 +391,7 @@ class World:
                 raise AssertionError(f"seed {self.seed}: after {limit} s these runs have not ended: {rows}")
             seen = await self.store.changed(seen, 5.0)
         self._over = True
+        self._end.set()
         await asyncio.wait(helpers)
         for helper in helpers:
             helper.result()
@@ -526,13 +406,23 @@ class World:
         """
         self.programs = dict(programs)
         self.loop.set_task_factory(task_factory)
+        self.loop.set_exception_handler(lambda loop, context: None)  # what the dead leave behind
         set_hook(self.boundary)
+        engine_log = logging.getLogger("perdure")
+        level = engine_log.level
+        engine_log.setLevel(logging.CRITICAL)  # the dead complain much
+        _now.append(self)
         try:
             asyncio.set_event_loop(self.loop)
             self.loop.run_until_complete(self._main(limit))
+        except Exception as error:
+            error.add_note(f"World({self.seed}, {self.chances}, {self.workers}) of {self.programs}")
+            raise
         finally:
             set_hook(None)
             self._close()
+            engine_log.setLevel(level)
+            _now.remove(self)
             asyncio.set_event_loop(None)
 
     def _close(self) -> None:

@@ -116,10 +116,14 @@ async def goal_of(store: Store, run_id: str) -> bytes:
 
 
 async def read_all(store: Store, run_id: str) -> list[Stored]:
-    """Every stored event of a run, in order."""
+    """Every stored event of a run, in order. Raises Damaged if their numbers do not rise."""
     stored: list[Stored] = []
-    while page := await store.read(run_id, stored[-1].seq if stored else 0):
+    after = 0
+    while page := await store.read(run_id, after):
+        if page[-1].seq <= after:
+            raise Damaged(f"run {run_id}: event {page[-1].seq} lies after event {after}", run_id=run_id)
         stored.extend(page)
+        after = page[-1].seq
     return stored
 
 

@@ -36,8 +36,8 @@ class Standstill:
         self._over = threading.Event()
         self._loop_thread = threading.get_ident()
         self._turn()
-        name = "perdure-standstill"
-        threading.Thread(target=self._watch, args=(self._over,), name=name, daemon=True).start()
+        loop, name = asyncio.get_running_loop(), "perdure-standstill"
+        threading.Thread(target=self._watch, args=(loop, self._over), name=name, daemon=True).start()
 
     def end(self) -> None:
         """Watch no longer."""
@@ -52,9 +52,11 @@ class Standstill:
         self._turned = time.monotonic()
         self._timer = asyncio.get_running_loop().call_later(self.seconds / 5, self._turn)
 
-    def _watch(self, over: threading.Event) -> None:
+    def _watch(self, loop: asyncio.AbstractEventLoop, over: threading.Event) -> None:
         told = 0.0
-        while not over.wait(self.seconds / 5):
+        while (
+            not over.wait(self.seconds / 5) and not loop.is_closed()
+        ):  # nobody may have said that it is over
             turned = self._turned
             if time.monotonic() - turned < self.seconds or turned == told:
                 continue

@@ -218,7 +218,8 @@ def _reconciled(book: _Book, body: e.CallReconciled) -> Iterator[str]:
         book, body.path, *(("open",) if body.by.startswith(("person:", "late")) else ()), "unknown"
     )
     life = book.lives[body.path]
-    happened = book.acts.get((life.key, life.attempt), [])
+    first = 1 if life.effect == "idempotent" else life.attempt  # whichever was sent under the one key
+    happened = [act for n in range(first, life.attempt + 1) for act in book.acts.get((life.key, n), [])]
     if body.verdict == "not_done" and happened:
         yield f"call {body.path} is said not to have happened, and it did"
     if body.verdict == "done" and not any(act.reply == body.value.hex() for act in happened):

@@ -190,7 +190,8 @@ async def verify(store: Store, run_id: str) -> Verification:
             record = fold(record, event, codec.decode)
             if (snapshot := snapshots.pop(record.seq, None)) is not None:
                 whole = pack_snapshot(record, digest)
-                if whole.data != snapshot.data and unpack_snapshot(snapshot) != record:
+                same = whole.data == snapshot.data or unpack_snapshot(snapshot) == record
+                if not same or snapshot.digest != digest:
                     raise Damaged(f"the snapshot at event {record.seq} differs from the fold", seq=record.seq)
         if record.seq < row.seq or not record.seq:
             raise Damaged(f"event {record.seq + 1} is missing", seq=record.seq + 1)

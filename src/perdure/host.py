@@ -30,7 +30,7 @@ from perdure.agent import (
 )
 from perdure.agent import agent as declaration
 from perdure.clock import SECOND, SYSTEM, Clock
-from perdure.errors import BadArguments, BadRunId, NothingToResolve, NotServed, OtherGoal, RunEnded
+from perdure.errors import BadArguments, BadRunId, NothingToResolve, NotServed, OtherGoal, RunEnded, at_store
 from perdure.journal import Past, goal_of, load, outline
 from perdure.recovery.verdicts import may_restart
 from perdure.runtime import waits
@@ -75,6 +75,8 @@ class Runtime:
         lease_seconds: float = LEASE_SECONDS,
         check: bool = False,
     ) -> None:
+        address = store if store is None or isinstance(store, str) else store.url
+        self._address = None if address == "memory:" else address
         self._owns_store = store is None or isinstance(store, str)
         self.store: Store = (
             open_store(store, clock=clock) if store is None or isinstance(store, str) else store
@@ -232,7 +234,7 @@ class Runtime:
             row = await self.store.row(run_id)
             if row.terminal or (row.status == "held" and not row.pending and row.worker is None):
                 if left is not None and left.seq == row.seq:  # nobody has written since: no need to read it
-                    return outcome_of(agent, row, left)
+                    return outcome_of(agent, row, left, self._address)
                 return await self._outcome(agent, run_id)
             pause = FOLLOW_SECONDS
             if row.worker is None and row.status == "waiting":
@@ -249,7 +251,7 @@ class Runtime:
 
     async def _outcome(self, agent: Agent[Any, Any, R] | None, run_id: str) -> Outcome[R]:
         past = await load(self.store, run_id)
-        return outcome_of(agent, past.row, past.record)
+        return outcome_of(agent, past.row, past.record, self._address)
 
     # -- messages
 
@@ -367,8 +369,10 @@ def _check_id(run_id: str) -> None:
         raise BadRunId(f"{run_id!r:.80} cannot be a run id")
 
 
-def outcome_of(agent: Agent[Any, Any, R] | None, row: RunRow, record: RunRecord) -> Outcome[R]:
-    """What a run has come to, as its caller sees it."""
+def outcome_of(
+    agent: Agent[Any, Any, R] | None, row: RunRow, record: RunRecord, store: str | None = None
+) -> Outcome[R]:
+    """What a run has come to, as its caller sees it; its remedies name this store."""
     run_id = row.run_id
     if record.ended == "succeeded":
         value = codec.decode(record.value)
@@ -381,11 +385,19 @@ def outcome_of(agent: Agent[Any, Any, R] | None, row: RunRow, record: RunRecord)
         kind = Cancelled if record.ended == "cancelled" else Retired
         return kind(str(told["by"]), str(told.get("note", "")), run_id=run_id)
     if record.held is not None:
-        return Held(record.held.reason, record.held.remedies, record.held.detail, run_id=run_id)
+        ways = tuple(at_store(remedy, store) for remedy in record.held.remedies)
+        return Held(record.held.reason, ways, record.held.detail, run_id=run_id)
     until = (
         None if row.due_at >= NEVER or row.due_at <= 0 else datetime.fromtimestamp(row.due_at / SECOND, UTC)
     )
-    return Waiting(tuple(waits.reasons(record)), (), until, run_id=run_id)
+    return Waiting(tuple(_reasons(row, record)), (), until, run_id=run_id)
+
+
+def _reasons(row: RunRow, record: RunRecord) -> Sequence[str]:
+    """What the run waits for; where it waits for nothing, it runs, or needs someone to drive it."""
+    if row.worker is not None:
+        return [f"worker {row.worker} drives it now"]
+    return waits.reasons(record) or ["a worker: nobody drives it now"]
 
 
 def check_by_default() -> bool:

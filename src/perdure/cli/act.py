@@ -19,7 +19,7 @@ from perdure import journal
 from perdure.cli import exits
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, there
-from perdure.errors import NothingToResolve
+from perdure.errors import NothingToResolve, at_store
 from perdure.host import Runtime
 from perdure.store.protocol import RunRow
 from perdure.timeline.plain import clean, jsonable
@@ -147,7 +147,6 @@ def _send(options: Options, text: str, verb: str, who: dict[str, str], act: Act)
     if more.get("ended"):
         click.echo("it has ended as cancelled")
         return exits.OK
-    click.echo(
-        f"the next worker applies it: perdure run FILE:AGENT --id {clean(row.run_id)}, or perdure worker"
-    )
+    way = f"perdure run FILE:AGENT --id {clean(row.run_id)}, or perdure worker FILE:AGENT"
+    click.echo(f"the next worker applies it: {at_store(way, options.store)}")
     return exits.OK

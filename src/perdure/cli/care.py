@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+from dataclasses import replace
 
 import click
 
@@ -15,7 +16,7 @@ from perdure import errors
 from perdure.cli import exits
 from perdure.cli.options import Options, printing, stored
 from perdure.cli.storage import find, there, url_of
-from perdure.errors import PerdureError, UnknownCode
+from perdure.errors import PerdureError, UnknownCode, at_store
 from perdure.journal import Verification
 from perdure.store.protocol import Query, Store
 from perdure.timeline.amounts import counted
@@ -48,12 +49,15 @@ async def _verify(options: Options, text: str | None) -> int:
         print_document({"store": url_of(options), "ok": not damaged, "runs": runs})
     else:
         for name, result in damaged:
-            click.echo(f"damaged  {clean(name)}@{result.seq}: {clean(result.what)}")
+            kind = "newer  " if result.newer else "damaged"
+            click.echo(f"{kind}  {clean(name)}@{result.seq}: {clean(result.what)}")
         events = sum(result.events for _, result in found)
         whole = len(found) - len(damaged)
         click.echo(f"{whole} of {counted(len(found), 'run')} whole, {counted(events, 'event')} checked")
-        if damaged:
-            click.echo("only these runs are quarantined; restore them from a backup, the others go on")
+        if any(result.newer for _, result in damaged):
+            click.echo("newer runs are not damaged: a newer perdure reads them (pip install -U perdure)")
+        if any(not result.newer for _, result in damaged):
+            click.echo("only the damaged runs are quarantined; restore them from a backup, the others go on")
     return exits.FAILURE if damaged else exits.OK
 
 
@@ -78,8 +82,8 @@ async def _checked(store: Store, names: list[str], *, quiet: bool) -> list[tuple
 
 
 def _result(result: Verification) -> dict[str, object]:
-    damage = None if result.ok else {"seq": result.seq, "what": jsonable(result.what)}
-    return {"ok": result.ok, "events": result.events, "damage": damage}
+    damage = None if result.ok or result.newer else {"seq": result.seq, "what": jsonable(result.what)}
+    return {"ok": result.ok, "newer": result.newer, "events": result.events, "damage": damage}
 
 
 # ---------------------------------------------------------------------------------------------- doctor
@@ -91,7 +95,10 @@ def doctor(options: Options) -> int:
     """Check this machine, this disk and this store; exit 1 if something is wrong."""
     from perdure.cli.health import examined
 
-    findings = asyncio.run(examined(options))
+    findings = [
+        replace(found, remedy=at_store(found.remedy, options.store))
+        for found in asyncio.run(examined(options))
+    ]
     if options.json:
         from perdure.cli.notice import print_document
 

@@ -14,8 +14,11 @@ from perdure.timeline.condition import Condition
 from perdure.timeline.plain import clean
 
 
-def draw_runs(found: Sequence[tuple[RunRow, Condition]], now: int, *, more: bool) -> None:
-    """Draw the runs, newest first, at `now` by the store's clock; `more`: there are others that match."""
+def draw_runs(found: Sequence[tuple[RunRow, Condition]], now: int, *, more: bool, store: str | None) -> None:
+    """Draw the runs, newest first, at `now` by the store's clock; `more`: there are others that match.
+
+    `store`: what `--store` named.
+    """
     screen = Screen()
     if not found:
         screen.draw("no runs")
@@ -25,7 +28,7 @@ def draw_runs(found: Sequence[tuple[RunRow, Condition]], now: int, *, more: bool
     screen.draw(age(_summary([state for _, state in found], more)))
     stuck = [row for row, state in found if state.needs in ("person", "worker")]
     if stuck:
-        screen.draw_commands([f"perdure why {clean(stuck[0].run_id)}"])
+        screen.draw_commands([f"perdure why {clean(stuck[0].run_id)}"], store=store)
 
 
 def _row(row: RunRow, state: Condition, now: int) -> Row:

@@ -8,24 +8,31 @@ from typing import Any
 
 import click
 
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, at_store
 from perdure.timeline.plain import jsonable, lines
 
 
-def error_lines(error: PerdureError) -> Iterator[str]:
-    """The error for a person: what happened, where, what is safe, the remedy. Harmless text, styled."""
+def error_lines(error: PerdureError, store: str | None = None) -> Iterator[str]:
+    """The error for a person: what happened, where, what is safe, the remedy. Harmless text, styled.
+
+    `store`: what `--store` named, so that the remedy's commands name it too.
+    """
     code = error.code or type(error).__name__
     first, *rest = lines(error.what)
     yield click.style(f"error[{code}]", fg="red", bold=True) + f": {first}"
     yield from (f"  {line}" for line in rest)
-    for label, text in (("where", error.where), ("safe", error.safe), ("remedy", error.remedy)):
+    for label, text in (
+        ("where", error.where),
+        ("safe", error.safe),
+        ("remedy", at_store(error.remedy, store)),
+    ):
         for index, line in enumerate(lines(text) if text else ()):
             yield click.style(f"  {label if index == 0 else '':<8}", bold=True) + line
     if error.code:
         yield click.style(f"  {'more':<8}", bold=True) + f"perdure explain {error.code}"
 
 
-def error_document(error: PerdureError, exit_code: int) -> dict[str, Any]:
+def error_document(error: PerdureError, exit_code: int, store: str | None = None) -> dict[str, Any]:
     """The error for a program."""
     return {
         "error": {
@@ -34,7 +41,7 @@ def error_document(error: PerdureError, exit_code: int) -> dict[str, Any]:
             "what": jsonable(error.what),
             "where": jsonable(error.where),
             "safe": jsonable(error.safe),
-            "remedy": jsonable(error.remedy),
+            "remedy": jsonable(at_store(error.remedy, store)),
             "facts": {name: jsonable(value) for name, value in error.facts.items()},
             "exit": exit_code,
         }

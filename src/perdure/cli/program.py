@@ -129,9 +129,9 @@ def _told(error: PerdureError, options: Options) -> int:
         click.echo("".join(traceback.format_exception(error)), err=True)
     code = exits.code_of(error)
     if options.json:
-        print_document(error_document(error, code))
+        print_document(error_document(error, code, options.store))
     else:
-        for line in error_lines(error):
+        for line in error_lines(error, options.store):
             click.echo(line, err=True)
     return code
 

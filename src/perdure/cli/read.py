@@ -52,7 +52,7 @@ async def _runs(options: Options, words: frozenset[str], query: Query) -> int:
         return 0
     from perdure.cli.listing import draw_runs
 
-    draw_runs(found, now, more=more)
+    draw_runs(found, now, more=more, store=options.store)
     return 0
 
 
@@ -117,8 +117,9 @@ async def _show(options: Options, text: str, *, events: bool, whole: bool) -> in
     if seq is None and row.terminal:
         shown += late_lines(shown, past.inbox)
     answer = why(past.row, past.record, now, inbox=past.inbox, note=note_of(row))
+    answer = answer.at(options.store)
     if options.json:
-        _print_show(past.row, past.record, answer, kept if events else shown, events=events)
+        _print_show(options.store, past.row, past.record, answer, kept if events else shown, events=events)
     elif events:
         from perdure.cli.drawing import events_listed
 
@@ -131,12 +132,14 @@ async def _show(options: Options, text: str, *, events: bool, whole: bool) -> in
     return 0
 
 
-def _print_show(row: RunRow, record: Any, answer: Any, shown: Sequence[Any], *, events: bool) -> None:
+def _print_show(
+    store: str | None, row: RunRow, record: Any, answer: Any, shown: Sequence[Any], *, events: bool
+) -> None:
     from perdure.cli.notice import print_document
     from perdure.timeline import document as written
 
     document: dict[str, Any] = {"run": written.run_document(row, answer.condition)}
-    document |= written.record_document(record)
+    document |= written.record_document(record, store)
     if events:
         document["events"] = [written.event_document(event) for event in shown]
     else:
@@ -169,6 +172,7 @@ async def _why(options: Options, text: str) -> int:
         else:
             row = past.row
             answer = reason.why(row, past.record, store.now(), inbox=past.inbox, note=note_of(row))
+    answer = answer.at(options.store)
     if options.json:
         from perdure.cli.notice import print_document
         from perdure.timeline.document import run_document, why_document

@@ -17,10 +17,10 @@ from perdure.agent import Agent, Cancelled, Failed, Finished, Held, Outcome, Ret
 from perdure.agent.blocking import run_blocking
 from perdure.cli import exits
 from perdure.cli.options import Options, stored
-from perdure.cli.storage import url_of
+from perdure.cli.storage import path_of, url_of
 from perdure.clock import SYSTEM
 from perdure.codec import plain
-from perdure.errors import AmbiguousRun, BadGoal, NoSuchRun, NotServed, PerdureError
+from perdure.errors import AmbiguousRun, BadGoal, NoSuchRun, NotServed, PerdureError, at_store
 from perdure.host import Runtime
 from perdure.store.protocol import Query, RunRow
 from perdure.timeline.amounts import moment
@@ -76,7 +76,8 @@ async def _run(options: Options, order: Order) -> Outcome[Any] | None:
 
     agent = load(order.app)
     agent.validate()
-    async with Runtime(url_of(options), [agent], check=order.check) as runtime:
+    _say_new(options)
+    async with Runtime(options.store, [agent], check=order.check) as runtime:
         row = await _meant(runtime, agent, order)
         if row is not None:
             order.run_id = row.run_id
@@ -143,6 +144,13 @@ def _say(options: Options, text: str) -> None:
         click.echo(text)
 
 
+def _say_new(options: Options) -> None:
+    """Say that there is no such store yet: a name that was mistyped would else go unnoticed."""
+    path = path_of(url_of(options))
+    if path is not None and not path.exists():
+        click.echo(f"new store {clean(str(path.absolute()))}", err=True)
+
+
 def _opening(row: RunRow | None, order: Order, agent: Agent[Any, Any, Any], store: str) -> str:
     verb = "start" if row is None else "carry on"
     return f"{verb} {click.style(clean(order.run_id or ''), bold=True)}  agent {agent.name}, store {store}"
@@ -158,7 +166,8 @@ def _left(options: Options, order: Order) -> int:
         click.echo("stopped; no run was started", err=True)
     else:
         click.echo(f"\nstopped. Run {clean(name)} is kept where it was.", err=True)
-        click.echo(f"carry it on   perdure run {order.app} --id {clean(name)}", err=True)
+        way = f"perdure run {order.app} --id {clean(name)}"
+        click.echo(f"carry it on   {at_store(way, options.store)}", err=True)
     return exits.INTERRUPTED
 
 
@@ -169,8 +178,9 @@ def _detached(options: Options, order: Order) -> int:
 
         print_document({"run_id": jsonable(order.run_id), "status": "ready", "exit": exits.OK})
     else:
-        click.echo(f"the run is durable; a worker drives it: perdure worker {order.app}")
-        click.echo(f"look   perdure show {name}")
+        way = at_store(f"perdure worker {order.app}", options.store)
+        click.echo(f"the run is durable; a worker drives it: {way}")
+        click.echo(f"look   {at_store(f'perdure show {name}', options.store)}")
     return exits.OK
 
 
@@ -184,7 +194,7 @@ def _told(options: Options, order: Order, outcome: Outcome[Any], seconds: float)
     colour = {"succeeded": "green", "held": "magenta", "waiting": "blue"}.get(outcome.status, "red")
     click.echo(f"{click.style(outcome.status, fg=colour, bold=True)} after {seconds:.2f} s{_said(outcome)}")
     for label, text in _next(order, outcome):
-        click.echo(f"  {label:<7} {text}")
+        click.echo(f"  {label:<7} {at_store(text, options.store)}")
     return code
 
 
@@ -261,11 +271,12 @@ async def _work(options: Options, apps: tuple[str, ...], concurrency: int, outpu
     agents = [load(app) for app in apps]
     for agent in agents:
         agent.validate()
+    _say_new(options)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with Runtime(url_of(options), agents, workers=concurrency) as runtime:
+    async with Runtime(options.store, agents, workers=concurrency) as runtime:
         names = ", ".join(agent.name for agent in agents)
         about = {
             "worker": runtime.host.worker,

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 
 from perdure.cli.text import Text
+from perdure.errors import at_store
 
 PIPE_WIDTH = 240
 """Columns where there is no terminal to ask for its width."""
@@ -86,9 +87,12 @@ class Screen:
             self.draw(Text.of(before, line))
             before = Text(" " * label.cells)
 
-    def draw_commands(self, remedies: Iterable[str], *, label: str = "next") -> None:
-        """Draw what can be done now: commands that can be copied as they stand."""
-        pairs = [(label if index == 0 else "", remedy) for index, remedy in enumerate(remedies)]
+    def draw_commands(
+        self, remedies: Iterable[str], *, label: str = "next", store: str | None = None
+    ) -> None:
+        """Draw what can be done now: commands that can be copied as they stand, with the store they mean."""
+        said = (at_store(remedy, store) for remedy in remedies)
+        pairs = [(label if index == 0 else "", remedy) for index, remedy in enumerate(said)]
         self.draw_pairs(pairs, style="bold", indent=0)
 
 

@@ -12,7 +12,7 @@ import click
 
 from perdure.cli import exits
 from perdure.cli.options import Options, printing
-from perdure.errors import FileThere
+from perdure.errors import CannotWrite, FileThere
 from perdure.timeline.plain import jsonable
 
 if TYPE_CHECKING:
@@ -29,10 +29,23 @@ def demo(options: Options, folder: Path | None) -> int:
     SIGKILL between the bank's payment and its receipt. Nothing leaves this machine, unless OPENAI_BASE_URL
     and OPENAI_API_KEY name a model of your own.
     """
-    place = folder or Path(tempfile.mkdtemp(prefix="perdure-demo-"))
+    place = _folder(folder)
     if options.json:
         return asyncio.run(_documented(place))
     return asyncio.run(_played(place))
+
+
+def _folder(folder: Path | None) -> Path:
+    """The folder to play in, made and tried. Raises CannotWrite."""
+    try:
+        place = folder or Path(tempfile.mkdtemp(prefix="perdure-demo-"))
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        where = error.filename if folder is None else folder
+        raise CannotWrite(f"{where} cannot be written to: {error.strerror}", path=str(where)) from error
+    return place
 
 
 async def _played(folder: Path) -> int:
@@ -99,6 +112,8 @@ def init(options: Options, path: Path) -> int:
             file.write(text)
     except FileExistsError:
         raise FileThere(f"{target} is there already", path=str(target)) from None
+    except OSError as error:
+        raise CannotWrite(f"{target} cannot be written: {error.strerror}", path=str(target)) from error
     if options.json:
         from perdure.cli.notice import print_document
 

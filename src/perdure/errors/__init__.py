@@ -48,6 +48,7 @@ from perdure.errors.faces import (
     AmbiguousRun,
     BadGoal,
     BadPoint,
+    CannotWrite,
     DemoFailed,
     FaceError,
     FileThere,
@@ -58,6 +59,7 @@ from perdure.errors.family import (
     PerdureError,
     catalogue,
 )
+from perdure.errors.remedy import at_store
 from perdure.errors.resume import (
     Diverged,
     NothingToResolve,
@@ -127,6 +129,7 @@ __all__ = [
     "CallError",
     "CallFailed",
     "CallOutsideStep",
+    "CannotWrite",
     "ConfigError",
     "Damaged",
     "DemoFailed",
@@ -195,5 +198,6 @@ __all__ = [
     "UnknownTool",
     "WorkerTaken",
     "ZoneMissing",
+    "at_store",
     "catalogue",
 ]

@@ -51,6 +51,10 @@ class NotStorable(CallError):
     """
 
     code = "T205"
+    default_safe = (
+        "The value was not written. If a tool that acts has returned it, the act has happened and is not "
+        "repeated; otherwise nothing was called."
+    )
     default_remedy = (
         "return plain data, a dataclass, a msgspec Struct or a pydantic model; open sockets and "
         "clients with use(provider)"

@@ -49,6 +49,13 @@ class FileThere(FaceError):
     default_remedy = "choose another name: perdure init other.py"
 
 
+class CannotWrite(FaceError):
+    """`perdure init` or `perdure demo` cannot write where it was told to: the message names the place."""
+
+    code = "U709"
+    default_remedy = "go to a folder that you may write to, or name one"
+
+
 class BadGoal(FaceError):
     """The goal on the command line is missing, or does not fit the agent's goal type."""
 

@@ -146,7 +146,7 @@ class RunEnded(StoreError):
     """A message or an append for a run that has already ended. It was refused."""
 
     code = "S117"
-    default_remedy = "start a new run, or fork this one"
+    default_remedy = "perdure show RUN tells how it ended; start a new run under another id"
 
 
 class RunOpen(StoreError):

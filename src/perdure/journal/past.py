@@ -48,12 +48,16 @@ class Past(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """What `verify` found: `seq` and `what` name the first damage, if there is any."""
+    """What `verify` found: `seq` and `what` name the first damage, if there is any.
+
+    `newer`: it is no damage, but an event that a newer perdure has written.
+    """
 
     ok: bool
     events: int
     seq: int = 0
     what: str = ""
+    newer: bool = False
 
 
 async def load(store: Store, run_id: str) -> Past:
@@ -197,6 +201,8 @@ async def verify(store: Store, run_id: str) -> Verification:
             raise Damaged(f"event {record.seq + 1} is missing", seq=record.seq + 1)
     except NoSuchRun:
         raise
+    except NewerFormat as newer:
+        return Verification(False, record.seq, getattr(newer, "seq", record.seq + 1), newer.what, newer=True)
     except (Damaged, PerdureError) as damage:
         return Verification(False, record.seq, getattr(damage, "seq", record.seq + 1), damage.what)
     return Verification(True, record.seq)

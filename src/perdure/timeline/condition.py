@@ -76,6 +76,8 @@ def condition(row: RunRow, now: int, *, note: str = "") -> Condition:
         return Condition("running", note, "nothing", row.updated_at)
     if row.worker is not None or row.lost is not None:
         return _abandoned(row)
+    if row.status == "held" and row.pending:
+        return Condition("overdue", _come(row), "worker", row.updated_at)
     if row.status == "held":
         return Condition("held", note or "needs a person", "person", row.updated_at)
     if row.status == "waiting":
@@ -100,11 +102,15 @@ def _abandoned(row: RunRow) -> Condition:
     return Condition("silent", because, "worker", row.updated_at)
 
 
+def _come(row: RunRow) -> str:
+    messages = "a message has" if row.pending == 1 else f"{row.pending} messages have"
+    return f"{messages} come, no worker has taken it up"
+
+
 def _waiting(row: RunRow, now: int, note: str) -> Condition:
     what = f" {note}" if note else ""
     if row.pending:
-        messages = "a message has" if row.pending == 1 else f"{row.pending} messages have"
-        return Condition("overdue", f"{messages} come, no worker has taken it up", "worker", row.updated_at)
+        return Condition("overdue", _come(row), "worker", row.updated_at)
     if row.due_at >= NEVER:
         return Condition("waiting", f"for a message{what}", "person", row.updated_at)
     if row.due_at <= now:

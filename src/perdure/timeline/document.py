@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from perdure.errors import at_store
 from perdure.state import events as e
 from perdure.state.record import Hold, RunRecord
 from perdure.store.protocol import NEVER, RunRow, StoreStats
@@ -48,10 +49,10 @@ def run_document(row: RunRow, state: Condition) -> dict[str, Any]:
     }
 
 
-def record_document(record: RunRecord) -> dict[str, Any]:
+def record_document(record: RunRecord, store: str | None = None) -> dict[str, Any]:
     """What a run is about and what it has used.
 
-    `result` is there when it succeeded, `error` when it failed.
+    `result` is there when it succeeded, `error` when it failed. The remedies of a hold name `store`.
     """
     ended = jsonable(plain(record.value))
     return {
@@ -63,18 +64,18 @@ def record_document(record: RunRecord) -> dict[str, Any]:
         "started_at": stamp(record.started_at),
         "resumes": record.resumes,
         "spent": _fields(record.spent),
-        "held": _held(record.held),
+        "held": _held(record.held, store),
         "cancel_requested_by": jsonable(record.cancel),
     }
 
 
-def _held(held: Hold | None) -> dict[str, Any] | None:
+def _held(held: Hold | None, store: str | None) -> dict[str, Any] | None:
     if held is None:
         return None
     return {
         "reason": jsonable(held.reason),
         "detail": jsonable(held.detail),
-        "remedies": jsonable(held.remedies),
+        "remedies": [jsonable(at_store(remedy, store)) for remedy in held.remedies],
         "path": held.path or None,
         "at": stamp(held.at),
     }

@@ -7,12 +7,12 @@ code.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from perdure.errors import Damaged, PerdureError
+from perdure.errors import Damaged, PerdureError, at_store
 from perdure.state.record import CallRecord, RunRecord, WaitRecord
 from perdure.store.protocol import NEVER, Inbound, RunRow
-from perdure.timeline.amounts import duration, moment
+from perdure.timeline.amounts import counted, duration, moment
 from perdure.timeline.condition import MEANING, Condition, condition
 from perdure.timeline.late import late_results
 from perdure.timeline.plain import clean
@@ -35,6 +35,10 @@ class Why:
     headline: str
     facts: tuple[Fact, ...]
     remedies: tuple[str, ...]
+
+    def at(self, store: str | None) -> Why:
+        """The same, its commands naming this store; None is the default store."""
+        return replace(self, remedies=tuple(at_store(remedy, store) for remedy in self.remedies))
 
 
 def why(
@@ -165,18 +169,18 @@ def _inbox(row: RunRow, inbox: Sequence[Inbound], now: int) -> str:
 def _past(record: RunRecord) -> str:
     spent = record.spent
     tokens = (
-        f", {spent.input_tokens + spent.output_tokens} tokens"
+        f", {counted(spent.input_tokens + spent.output_tokens, 'token')}"
         if spent.input_tokens + spent.output_tokens
         else ""
     )
     again = f", resumed {record.resumes} times" if record.resumes > 1 else ""
-    return f"{spent.steps} steps and {spent.calls} calls done{tokens}{again}"
+    return f"{counted(spent.steps, 'step')} and {counted(spent.calls, 'call')} done{tokens}{again}"
 
 
 def remedies(row: RunRow, record: RunRecord, state: Condition) -> Iterator[str]:
     """What can be done about the run now, most useful first."""
     run = clean(row.run_id)
-    if record.held is not None and not row.terminal:
+    if record.held is not None and not row.terminal and state.needs != "worker":
         yield from map(clean, record.held.remedies)
         call = record.calls.get(record.held.path)
         if (

@@ -1,0 +1,16 @@
+"""Remedies that can be typed as they stand: a command names its store where that is not the default one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+_STORED = "run|worker|runs|show|why|stats|resolve|release|retry|cancel|verify|doctor"
+_COMMAND = re.compile(rf"\bperdure (?:{_STORED})\b(?! --store)")
+
+
+def at_store(text: str, store: str | None) -> str:
+    """The text with `--store` in each command that opens a store; as it is for the default store (None)."""
+    if store is None:
+        return text
+    return _COMMAND.sub(lambda found: f"{found[0]} --store {shlex.quote(store)}", text)

@@ -1,0 +1,84 @@
+"""Printed commands can be typed as they stand: they name the store that is meant."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import at_store
+from tests.unit.cli.conftest import Command
+
+
+def commands(text: str) -> list[list[str]]:
+    """Every perdure command that a text prints, in words; what follows several spaces is an aside."""
+    found = []
+    for line in text.splitlines():
+        before, mark, command = line.partition("perdure ")
+        if mark and not before.strip().startswith("error"):
+            found.append(shlex.split(command.split("    ")[0]))
+    return found
+
+
+@pytest.fixture
+def elsewhere(store: Path) -> Path:
+    """The same store, under another name, in a folder with a space."""
+    place = store.parent / "other place"
+    place.mkdir()
+    return store.rename(place / "runs.db")
+
+
+def test_a_look_prints_commands_that_work(perdure: Command, elsewhere: Path) -> None:
+    for look in (("runs",), ("why", "order-1043"), ("show", "order-1043")):
+        printed = [words for words in commands(perdure(*look, "--store", elsewhere).out) if words]
+        assert printed
+        for words in printed:
+            assert words[1:3] == ["--store", str(elsewhere)], words
+
+
+def test_a_printed_answer_is_accepted(perdure: Command, elsewhere: Path) -> None:
+    document = perdure("why", "order-1043", "--json", "--store", elsewhere).document
+    [remedy] = [text for text in document["why"]["remedies"] if "--not-done" in text]
+    answer = perdure(*shlex.split(remedy.split("    ")[0])[1:])
+    assert (answer.code, answer.err) == (0, "")
+    assert f"--store {shlex.quote(str(elsewhere))}" in answer.out
+
+
+def test_an_answered_run_asks_for_a_worker(perdure: Command, store: Path) -> None:
+    assert perdure("resolve", "order-1043", "--not-done").code == 0
+    document = perdure("why", "order-1043", "--json").document
+    assert (document["why"]["needs"], document["run"]["status"]) == ("worker", "overdue")
+    assert not any("resolve" in remedy for remedy in document["why"]["remedies"])
+    assert "1 needs a person" not in perdure("runs").out
+
+
+def test_an_error_names_the_store_in_its_remedy(perdure: Command, elsewhere: Path) -> None:
+    answer = perdure("show", "no-such", "--store", elsewhere)
+    assert answer.code == 3
+    assert f"perdure runs --store {shlex.quote(str(elsewhere))} lists" in answer.err
+
+
+def test_each_command_names_the_store_once() -> None:
+    text = "perdure retry r, or perdure cancel r; perdure explain R201"
+    said = at_store(text, "x.db")
+    assert said == "perdure retry --store x.db r, or perdure cancel --store x.db r; perdure explain R201"
+    assert at_store(said, "x.db") == said
+    assert at_store(text, None) == text
+
+
+@pytest.mark.parametrize("command", [("init", "{}/agent.py"), ("demo", "--dir", "{}/play")])
+def test_a_place_that_cannot_be_written_is_told(
+    perdure: Command, place: Path, command: tuple[str, ...]
+) -> None:
+    (place / "file").write_text("no folder")
+    answer = perdure(*(word.format(place / "file") for word in command))
+    assert answer.code == 1
+    assert "error[U709]" in answer.err
+
+
+def test_a_new_store_is_told_of(perdure: Command, place: Path) -> None:
+    assert perdure("init").code == 0
+    first = perdure("run", "agent.py", "--detach", "--id", "a", "--store", "typo.db")
+    assert (first.code, f"new store {place / 'typo.db'}" in first.err) == (0, True)
+    assert "new store" not in perdure("run", "agent.py", "--detach", "--id", "b", "--store", "typo.db").err

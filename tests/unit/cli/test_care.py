@@ -31,7 +31,7 @@ def test_a_whole_store_is_whole(perdure: Command, store: Path) -> None:
     assert (answer.code, answer.out) == (0, "4 of 4 runs whole, 25 events checked\n")
     document = perdure("verify", "nap", "--json").document
     assert document["ok"] is True
-    assert document["runs"] == [{"run_id": "nap-7", "ok": True, "events": 2, "damage": None}]
+    assert document["runs"] == [{"run_id": "nap-7", "ok": True, "newer": False, "events": 2, "damage": None}]
 
 
 def test_damage_is_named_and_only_its_run_is_quarantined(perdure: Command, store: Path) -> None:

@@ -38,11 +38,12 @@ def test_a_look_prints_commands_that_work(perdure: Command, elsewhere: Path) -> 
 
 
 def test_a_printed_answer_is_accepted(perdure: Command, elsewhere: Path) -> None:
+    printed = perdure("resolve", "order-1043", "--not-done", "--store", elsewhere).out
+    assert f"--store {shlex.quote(str(elsewhere))}" in printed
     document = perdure("why", "order-1043", "--json", "--store", elsewhere).document
-    [remedy] = [text for text in document["why"]["remedies"] if "--not-done" in text]
+    [remedy] = [text for text in document["why"]["remedies"] if "perdure cancel" in text]
     answer = perdure(*shlex.split(remedy.split("    ")[0])[1:])
     assert (answer.code, answer.err) == (0, "")
-    assert f"--store {shlex.quote(str(elsewhere))}" in answer.out
 
 
 def test_an_answered_run_asks_for_a_worker(perdure: Command, store: Path) -> None:

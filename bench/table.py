@@ -116,7 +116,8 @@ def markdown(found: dict[str, Any]) -> str:
     machine = f"Python {about['python']}, SQLite {about['sqlite']}, {about['system']}, {about['cores']} cores"
     middle, slowest = about["middle"] / about["quiet"], about["slowest"] / about["quiet"]
     paces = f"the plain loop took {middle:.1f} times its best in the middle, {slowest:.1f} times at the worst"
-    out = [f"{machine}, {about['files']}; {paces}."]
+    load = f"{about['load']:.1f} processes wanted a processor at a time, the measured one included"
+    out = [f"{machine}, {about['files']}; {load}; {paces}."]
     lines = [Line(**line) for line in found["lines"]]
     for group in dict.fromkeys(line.group for line in lines):
         out += [
@@ -143,6 +144,7 @@ def about(seen: Sequence[float], quiet: float, folder: Path) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "files": _files(folder),
+        "load": round(os.getloadavg()[1], 1),
         "quiet": round(quiet, 1),
         "middle": round(ordered[len(ordered) // 2], 1),
         "slowest": round(ordered[-1], 1),

@@ -40,6 +40,7 @@ from perdure.runtime.idle import end_cancelled
 from perdure.runtime.leases import LEASE_SECONDS, Leases
 from perdure.runtime.limits import Limits
 from perdure.runtime.manifest import manifest_of
+from perdure.runtime.raising import check_raise, check_same, message_of, more_of
 from perdure.runtime.runner import drive
 from perdure.state import events as e
 from perdure.state.record import RunRecord
@@ -154,11 +155,19 @@ class Runtime:
     # -- start and run
 
     async def start(
-        self, agent: Agent[Any, G, R], run_id: str, goal: G, *, principal: Principal | None = None
+        self,
+        agent: Agent[Any, G, R],
+        run_id: str,
+        goal: G,
+        *,
+        principal: Principal | None = None,
+        budget: Budget | None = None,
     ) -> RunRow:
         """Make a run durable and return; a worker carries it on. The same id and goal again changes nothing.
 
-        Raises OtherGoal if the id is taken by another goal or agent, BadRunId, NotStorable.
+        `budget`: the run's own limits; in what it sets none, the agent's hold. Raises OtherGoal if the id is
+        taken by another goal or agent, OtherBudget or BudgetBelowSpent if by another budget, BadRunId,
+        NotStorable.
         """
         _check_id(run_id)
         given = codec.plain(goal, where="$.goal")
@@ -171,7 +180,14 @@ class Runtime:
         )
         manifest = codec.encode(manifest_of(agent))
         body = e.RunStarted(
-            agent.name, agent.version, agent.state_version, goal_bytes, state, manifest, principal=who
+            agent.name,
+            agent.version,
+            agent.state_version,
+            goal_bytes,
+            state,
+            manifest,
+            principal=who,
+            budget=(budget or Budget()).limits(agent.budget),
         )
         stored, blobs = _first_event(body, self.clock.now())
         reached("run.create")
@@ -181,6 +197,8 @@ class Runtime:
         reached("run.created")
         if not made:
             await self._same(row, agent, goal_bytes)
+            if budget is not None:
+                check_same(run_id, (await load(self.store, run_id)).record, budget)
         return row
 
     async def _same(self, row: RunRow, agent: Agent[Any, Any, Any], goal: bytes) -> None:
@@ -203,11 +221,12 @@ class Runtime:
         goal: G,
         *,
         principal: Principal | None = None,
+        budget: Budget | None = None,
         check: bool | None = None,
         patience: timedelta = PATIENCE,
     ) -> Outcome[R]:
         """Start or carry on a run until it ends, needs a person, or waits for longer than `patience`."""
-        await self.start(agent, run_id, goal, principal=principal)
+        await self.start(agent, run_id, goal, principal=principal, budget=budget)
         return await self._carry(agent, run_id, self.check if check is None else check, patience)
 
     async def resume(
@@ -318,6 +337,19 @@ class Runtime:
         await self._held(run_id)
         await self._send(run_id, "release", {"by": by, "note": note})
 
+    async def raise_budget(self, run_id: str, *, by: str, why: str = "", **more: float) -> None:
+        """Give a run more: `usd=1`, `tokens=`, `calls=`, `steps=`, `seconds=`; one held for it goes on.
+
+        Recorded with who and why. Negative amounts take back what is neither spent nor reserved. Raises
+        BadSetting, NoSuchLimit, BudgetBelowSpent, RunEnded.
+        """
+        amount = more_of(more)
+        past = await load(self.store, run_id)
+        if past.row.terminal:
+            raise RunEnded(f"run {run_id} has ended as {past.row.status}", run_id=run_id)
+        check_raise(run_id, past.record, amount)
+        await self._send(run_id, "budget", message_of(amount, by, why))
+
     async def retry(self, run_id: str, *, by: str, restart: bool = False, note: str = "") -> None:
         """Execute a held run's open step again; with `restart`.
 
@@ -421,7 +453,7 @@ class _Door:
     ) -> Outcome[R]:
         """Open a Runtime for one run."""
         async with Runtime(store, [agent], check=check_by_default() if check is None else check) as runtime:
-            return await runtime.run(agent, run_id, goal, principal=principal)
+            return await runtime.run(agent, run_id, goal, principal=principal, budget=budget)
 
 
 declaration.door = _Door()

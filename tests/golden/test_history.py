@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.state import events as e
+from perdure.state.amount import Amount, Limits
 from perdure.state.fold import fold_all
 from perdure.state.record import RunRecord
 
@@ -41,10 +42,18 @@ def bodies() -> list[e.AnyBody]:
     )
     return [
         e.RunStarted(
-            "desk", "1", 1, goal, state, codec.encode({"agent": "desk"}), codec.encode({"id": "ana"}), None
+            "desk",
+            "1",
+            1,
+            goal,
+            state,
+            codec.encode({"agent": "desk"}),
+            codec.encode({"id": "ana"}),
+            None,
+            Limits(usd=500_000_000, steps=30, own=("steps",)),
         ),
-        e.CallSettled("1:0", "done", REPLY, CHAT, usage=(120, 30)),
-        e.CallIntended("1:1.0.0", HEAD, "k1", 1, AT + 20_000_000, 0),
+        e.CallSettled("1:0", "done", REPLY, CHAT, usage=(120, 30, 90_000)),
+        e.CallIntended("1:1.0.0", HEAD, "k1", 1, AT + 20_000_000, 0, Amount(usd=7_000, tokens=70)),
         e.RunResumed("w-2", ("1:1.0.0",), ()),
         e.CallUnknown("1:1.0.0", "crash", AT + 5, "the worker died"),
         e.CallReconciled("1:1.0.0", "not_done", "hook"),
@@ -63,6 +72,7 @@ def bodies() -> list[e.AnyBody]:
         ),
         e.RunHeld("step-error", "KeyError: 'x'", ("perdure retry desk-1",)),
         e.RunReleased("ana", "retry", "mended"),
+        e.BudgetRaised("ana", Amount(usd=1_000_000_000), "one more try"),
         e.StepCommitted(2, (e.Delete(("done",)),)),
         e.CancelRequested("ana", "no longer needed"),
         e.RunFinished("cancelled", codec.encode({"by": "ana"})),
@@ -121,14 +131,17 @@ def test_the_run_is_the_same_as_ever() -> None:
     }
     assert (run.ended, run.step, run.cancel, run.resumes) == ("cancelled", 2, "ana", 1)
     assert (run.spent.calls, run.spent.steps, run.spent.input_tokens, run.spent.output_tokens) == (
-        3,
+        4,
         2,
-        120,
+        190,
         30,
     )
     open_step = fold_all(RunRecord(), events[:9], codec.decode)
     call = open_step.calls["1:1.0.0"]
     assert (call.standing, call.attempt, call.key, codec.decode(call.value)) == ("done", 2, "k1", "r-1")
+    assert run.ledger is not None
+    assert (run.ledger.now.usd, run.ledger.now.steps, run.ledger.reserved) == (1_500_000_000, 30, {})
+    assert run.spent.usd == 90_000 + 7_000, "the attempt that a crash cut off counts at worst"
 
 
 if __name__ == "__main__":  # python -m tests.golden.test_history: only while no release has written the file

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import (
@@ -37,6 +37,7 @@ from perdure.agent.policy import (
     Budget,
     Durability,
     Hybrid,
+    Price,
     Principal,
     Retry,
     Storage,
@@ -73,6 +74,7 @@ class Policies(TypedDict, total=False):
     """Keyword options of an Agent; the class describes each."""
 
     budget: Budget | None
+    prices: Mapping[str, Price]
     retry: Retry | None
     wait_limit: timedelta
     storage: Storage
@@ -110,10 +112,10 @@ class Agent(Generic[S, G, R]):
     goal. `state_version`: raised when the state's shape changes, with a migration. `version`: of the code,
     for workers that serve several. `tools`: declared tools, models and facts.
 
-    `budget`: the most that each run may use. `retry`: how a step that raised is tried again; None holds the
-    run at once. `wait_limit`: the end of waits that declare none. `storage`, `durability`: how runs are kept,
-    and what waits for the disk. `max_concurrency`: calls of one step in flight at once. Raises BadDeclaration
-    (C102).
+    `budget`: the most that each run may use. `prices`: by model name, for models that declare none. `retry`:
+    how a step that raised is tried again; None holds the run at once. `wait_limit`: the end of waits that
+    declare none. `storage`, `durability`: how runs are kept, and what waits for the disk. `max_concurrency`:
+    calls of one step in flight at once. Raises BadDeclaration (C102).
     """
 
     if not TYPE_CHECKING:
@@ -320,7 +322,8 @@ class Agent(Generic[S, G, R]):
         """Start the run, or carry it on, until it ends, waits or is held.
 
         `store`: a path or URL, PERDURE_STORE or ./perdure.db if not given. `check`: replay each step from its
-        record and compare. The same id with another goal is refused (OtherGoal, R205).
+        record and compare. `budget`: this run's own limits; in what it sets none, the agent's hold. The same
+        id with another goal is refused (OtherGoal, R205), and so is another budget (OtherBudget, B505).
         """
         if door is None:
             raise NoRuntime(f"agent {self.name} cannot run: perdure.runtime is not loaded")
@@ -361,6 +364,7 @@ class Agent(Generic[S, G, R]):
                     f"an agent has no option {name!r}", f"its options: {', '.join(sorted(known))}"
                 )
         self.budget = policies.get("budget")
+        self.prices = dict(policies.get("prices", {}))
         self.retry = policies.get("retry")
         self.wait_limit = policies.get("wait_limit", timedelta(days=7))
         self.storage: Storage = policies.get("storage", DEFAULT_STORAGE)
@@ -380,6 +384,9 @@ class Agent(Generic[S, G, R]):
             raise self._bad(f"wait_limit={self.wait_limit!r} is not a time longer than 0")
         if self.max_concurrency is not None and self.max_concurrency < 1:
             raise self._bad(f"max_concurrency={self.max_concurrency!r}: at least 1 call")
+        for name, price in self.prices.items():
+            if not is_a(price, Price):
+                raise self._bad(f"the price of {name} is {price!r}", f"prices={{{name!r}: Price(0.25, 2.0)}}")
 
     def _starting(self, start: Any, state: Any) -> Callable[[G], S]:
         """How the first state is made, decided once."""

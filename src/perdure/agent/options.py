@@ -69,7 +69,8 @@ class ModelOptions(CommonOptions, total=False):
     """Keyword options of `model`; `Options` describes each."""
 
     price: Price | None
-    max_output: int
+    max_output: int | None
+    reserve: Usage | None
     usage: Callable[[Any], Usage | None] | None
     style: SchemaStyle
 
@@ -92,9 +93,11 @@ class Options:
     long the other side remembers a key. `rate`: calls in a span of time. `limit`: calls in flight at once.
     `for_model`: offered to the model.
 
-    Models: `price`, `max_output` (the most output tokens, reserved before a call), `usage` (reads a reply's
-    usage), `style` (in which API's words an agent without a step offers it tools). Facts: `fresh_for` (how
-    old a value may be), `same` (a key function; equal keys mean unchanged).
+    Models: `price`; `max_output`, the most output tokens of a call, reserved before it under a budget (None:
+    no bound, so all that is left is); `reserve`, the worst case of a call, in place of an estimate by its
+    arguments and `max_output`; `usage` (reads a reply's usage); `style` (in which API's words an agent
+    without a step offers it tools). Facts: `fresh_for` (how old a value may be), `same` (a key function;
+    equal keys mean unchanged).
     """
 
     effect: Effect | EffectOf = "irreversible"
@@ -109,7 +112,8 @@ class Options:
     limit: int | None = None
     for_model: bool = True
     price: Price | None = None
-    max_output: int = 4096
+    max_output: int | None = 4096
+    reserve: Usage | None = None
     usage: Callable[[Any], Usage | None] | None = None
     style: SchemaStyle = "openai"
     fresh_for: timedelta | None = None
@@ -241,8 +245,10 @@ def _check_numbers(declared: Declared, options: Options) -> None:
             )
     if options.limit is not None and options.limit < 1:
         raise _bad(declared, f"limit={options.limit!r}: at least 1 call must be allowed in flight")
-    if options.max_output < 1:
-        raise _bad(declared, f"max_output={options.max_output!r}: at least 1 token")
+    if options.max_output is not None and options.max_output < 1:
+        raise _bad(declared, f"max_output={options.max_output!r}: at least 1 token, or None for no bound")
+    if options.reserve is not None and not is_a(options.reserve, Usage):
+        raise _bad(declared, f"reserve={options.reserve!r} is no worst case", "reserve=Usage(2_000, 500)")
     if options.style not in get_args(SchemaStyle):
         raise _bad(declared, f"style={options.style!r}", f"one of {', '.join(get_args(SchemaStyle))}")
     if declared.kind == "fact" and options.fresh_for is None:

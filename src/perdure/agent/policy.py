@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, Decimal
 from typing import Any, Literal, TypeAlias
 
+from perdure.clock import SECOND
 from perdure.errors import BadSetting
+from perdure.state.amount import DOLLAR, KINDS, Limits
 
 Durability: TypeAlias = Literal["effects", "step", "strict"]
 """What waits for the disk besides effects: nothing, the end of each step, or every event."""
@@ -34,8 +37,9 @@ def is_callable(value: object) -> bool:
 class Budget:
     """The most that a run may use; None means no limit of that kind.
 
-    `usd` in US dollars, `tokens` input and output together, `steps` and `calls` counted, `seconds` of
-    executing time (waits do not count). Raises BadSetting for a negative limit.
+    `usd` in US dollars, to the billionth; `tokens` input and output together; `steps` as they are committed;
+    `calls` as they are made, retries included; `seconds` of executing time (waits do not count). Raises
+    BadSetting for a limit that is negative, or no number that can be reached.
     """
 
     usd: float | None = None
@@ -47,10 +51,32 @@ class Budget:
     def __post_init__(self) -> None:
         for part in fields(self):
             limit = getattr(self, part.name)
-            if limit is not None and not limit >= 0:
+            if limit is not None and not 0 <= limit < float("inf"):
                 raise BadSetting(
                     f"Budget({part.name}={limit!r}): a limit is a number of at least 0, or None for none"
                 )
+
+    def limits(self, beside: Budget | None = None) -> Limits | None:
+        """In whole numbers; where this sets no limit, that of `beside`, the agent's. None: no limit."""
+        own = _whole(self)
+        both = {**({} if beside is None else _whole(beside)), **own}
+        return Limits(**both, own=tuple(kind for kind in KINDS if kind in own)) if both else None
+
+
+def billionths(usd: float) -> int:
+    """US dollars in billionths, as the number is written: 0.15 is 150000000."""
+    return int((Decimal(repr(usd)) * DOLLAR).to_integral_value())
+
+
+def _whole(budget: Budget) -> dict[str, int]:
+    given = {
+        "usd": None if budget.usd is None else billionths(budget.usd),
+        "tokens": budget.tokens,
+        "calls": budget.calls,
+        "steps": budget.steps,
+        "micros": None if budget.seconds is None else round(budget.seconds * SECOND),
+    }
+    return {kind: limit for kind, limit in given.items() if limit is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +87,14 @@ class Price:
     output: float
 
     def __post_init__(self) -> None:
-        if not (self.input >= 0 and self.output >= 0):
+        if not (0 <= self.input < float("inf") and 0 <= self.output < float("inf")):
             raise BadSetting(f"{self!r}: prices are US dollars per million tokens, at least 0")
 
-    def cost(self, usage: Usage) -> float:
-        """US dollars for this usage."""
-        return (self.input * usage.input_tokens + self.output * usage.output_tokens) / 1_000_000
+    def cost(self, usage: Usage) -> int:
+        """Billionths of a US dollar for this usage, rounded up."""
+        per_million = [Decimal(repr(price)) for price in (self.input, self.output)]
+        total = per_million[0] * usage.input_tokens + per_million[1] * usage.output_tokens
+        return int((total * (DOLLAR // 1_000_000)).to_integral_value(ROUND_CEILING))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ _MARKS = {
     "wait": ("⏸", "blue"),
     "woke": ("▶", "blue"),
     "cancel": ("⊘", "red"),
+    "raised": ("+", "green"),
     "step": ("─", "dim"),
     "restarted": ("↶", "bold yellow"),
     "held": ("⏸", "bold magenta"),
@@ -166,8 +167,9 @@ def _notch(line: Line) -> tuple[str, str]:
             return f"waits: {text}", "for ever" if line.until >= NEVER else f"until {moment(line.until)}"
         case "woke":
             return f"wait ended: {text}", ""
-        case "cancel":
-            return f"cancel asked for by {text}", " · ".join(detail)
+        case "cancel" | "raised":
+            what = "cancel asked for by" if line.kind == "cancel" else "budget raised by"
+            return f"{what} {text}", " · ".join(detail)
         case "restarted":
             return "step begun anew", " · ".join([text, *detail])
         case "held":

@@ -5,6 +5,7 @@
       StoreError             the place where bytes are kept refused or failed  (S…)
       ResumeError            a run and today's code or caller disagree         (R…)
       CallError              one call could not be made, or its outcome        (T…)
+      BudgetError            what a run may use, and what it asks for          (B…)
       SchemaError            stored data and a declared type disagree          (M…)
       FaceError              a command or request was wrong                    (U…)
 
@@ -14,6 +15,14 @@ Every error says what happened, what is safe now, and a remedy; `perdure explain
 class's docstring. Facts are attributes, and every error survives pickling.
 """
 
+from perdure.errors.budgets import (
+    BudgetBelowSpent,
+    BudgetError,
+    NoSuchLimit,
+    OtherBudget,
+    OverBudget,
+    PriceUnknown,
+)
 from perdure.errors.calls import (
     BadArguments,
     BlockingTool,
@@ -126,6 +135,8 @@ __all__ = [
     "BadSetting",
     "BadStoreURL",
     "BlockingTool",
+    "BudgetBelowSpent",
+    "BudgetError",
     "CallError",
     "CallFailed",
     "CallOutsideStep",
@@ -150,6 +161,7 @@ __all__ = [
     "NoRun",
     "NoRuntime",
     "NoStore",
+    "NoSuchLimit",
     "NoSuchRun",
     "NotAStore",
     "NotDurable",
@@ -157,10 +169,13 @@ __all__ = [
     "NotServed",
     "NotStorable",
     "NothingToResolve",
+    "OtherBudget",
     "OtherGoal",
     "OutcomeUnknown",
+    "OverBudget",
     "PerdureError",
     "Poisoned",
+    "PriceUnknown",
     "ProviderFailed",
     "RemoteError",
     "ResumeError",

@@ -199,7 +199,9 @@ class Journal:
         receipts = [
             (body, self.record.calls[body.path])
             for body in bodies
-            if isinstance(body, e.CallSettled) and body.head is None
+            if isinstance(body, e.CallSettled)
+            and body.head is None
+            and self.record.calls[body.path].effect != "read"
         ]
         if self.failure is not None:
             self.refused.extend(receipts)
@@ -229,7 +231,8 @@ class Journal:
         self.record = record
         self._moved = self._moved or isinstance(body, _PROGRESS)
         if type(body) is e.CallIntended:
-            self._acting.add(body.path)
+            if body.head.effect != "read":
+                self._acting.add(body.path)
         elif self._acting and isinstance(body, _ENDS_ACT):
             self._acting.discard(body.path)
         digest = self._digest = codec.chain(self._digest, data)
@@ -319,6 +322,10 @@ class Journal:
     def _fail(self, error: BaseException) -> None:
         """Nothing more can be written; the first reason is the one that counts."""
         self.failure = self.failure or error
+
+    def is_durable(self, seq: int) -> bool:
+        """Whether everything up to event `seq` is known to be durable."""
+        return seq <= self._sent - self._unacked and self.failure is None
 
     async def barrier(self) -> None:
         """Return when everything appended so far is durable. Raises what the store refused it with."""

@@ -15,6 +15,8 @@ BOUNDARIES: dict[str, str] = {
     "run.loaded": "the run is loaded and folded, nothing was written",
     "run.resumed": "run.resumed is queued",
     "inbox.apply": "a message is about to become events",
+    "intent.queue": "a read under a budget may be made, its intent is not queued",
+    "intent.queued": "the intent of a read is queued with its reservation, nothing was sent",
     "intent.write": "the guard has passed, the intent is not durable",
     "intent.durable": "the intent is durable, nothing was sent",
     "call.act": "the body is about to run",

@@ -29,6 +29,7 @@ from perdure.errors import (
     LeftUnknown,
     NoRun,
     NotStorable,
+    PriceUnknown,
     ProviderFailed,
     ShapeMismatch,
     StatementFailed,
@@ -39,7 +40,7 @@ from perdure.errors import (
     TransactionTooLong,
 )
 from perdure.journal import Fences
-from perdure.runtime import guards, reconcile, waits
+from perdure.runtime import budgets, guards, reconcile, waits
 from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive, resolve
@@ -87,7 +88,10 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
             return _replayed(wanted, call)
         if not execution.is_live:
             await execution.go_live(branch, path, tool.name)
-        return await _until_settled(wanted)
+        if execution.record.ledger is None:
+            return await _until_settled(wanted)
+        with drive.purse.active(path):
+            return await _until_settled(wanted)
     except asyncio.CancelledError:
         if not drive.stopping:
             _given_up(wanted)
@@ -113,7 +117,7 @@ async def _until_settled(wanted: Wanted) -> Any:
         if branch.unwinding is not None:
             raise branch.unwinding
         call = wanted.call
-        if call is None or call.standing == "not_done":
+        if call is None or call.standing == "not_done" or _sent_read(call):
             await _attempt(wanted)
         elif call.standing == "retrying":
             await drive.host.clock.sleep(_backoff(tool, call.attempt))
@@ -126,6 +130,11 @@ async def _until_settled(wanted: Wanted) -> Any:
             execution.hold(branch, held)
         elif (now := execution.record.calls[wanted.path]).standing in ("open", "unknown"):
             await _resend(wanted, now)
+
+
+def _sent_read(call: CallRecord) -> bool:
+    """A read under a budget of which only the intent is known: it is simply made again."""
+    return call.effect == "read" and call.standing in ("open", "unknown")
 
 
 async def _resend(wanted: Wanted, call: CallRecord) -> None:
@@ -148,7 +157,8 @@ def _given_up(wanted: Wanted) -> None:
     elif not branch.given_up:
         give_up(wanted.execution, wanted.path, wanted.head)
     elif call is not None and call.standing == "open":
-        wanted.drive.journal.append_soon(_not_sent(call.path, call.attempt, "it was given up"))
+        usage: e.Usage | None = () if call.effect == "read" else None  # a read may have been on its way
+        wanted.drive.journal.append_soon(_not_sent(call.path, call.attempt, "it was given up", usage))
 
 
 def head_of(execution: Execution, tool: Tool[..., Any], args: dict[str, Any]) -> e.CallHead:
@@ -211,6 +221,7 @@ _OWN: tuple[type[Exception], ...] = (
     EffectRefused,
     NoRun,
     NotStorable,
+    PriceUnknown,
     ProviderFailed,
     ShapeMismatch,
     StatementFailed,
@@ -260,6 +271,23 @@ async def _attempt(wanted: Wanted) -> None:
 
 
 async def _admitted(wanted: Wanted) -> None:
+    if wanted.drive.record.ledger is None:
+        await _made(wanted)
+        return
+    try:
+        while not await budgets.afford(
+            wanted
+        ):  # last of all guards: its pledge stands until the attempt is over
+            await guards.guard(wanted)
+        await _made(wanted)
+    except PriceUnknown as error:
+        call = _identity(wanted, 0.0)
+        await wanted.drive.journal.append(_failed(call, wanted.head, error, final=True))
+    finally:
+        wanted.drive.purse.drop(wanted.path)
+
+
+async def _made(wanted: Wanted) -> None:
     drive, effect = wanted.drive, wanted.head.effect
     timeout = wanted.tool.options.timeout
     seconds = timeout.total_seconds() if timeout is not None else 0.0
@@ -277,8 +305,28 @@ async def _admitted(wanted: Wanted) -> None:
         except LeaseLost:
             drive.journal.append_soon(_not_sent(call.path, call.attempt, "the lease was gone"))
             raise
+    queued = 0
+    if effect == "read" and wanted.reserved is not None:
+        queued = await _queue_intent(wanted, call)
     reached("call.act")
-    await _act(wanted, call)
+    await _act(wanted, call, queued)
+
+
+async def _queue_intent(wanted: Wanted, call: Call) -> int:
+    """The intent of a read under a budget, not waited for.
+
+    Returns the event up to which the journal must be durable before the step is given the result.
+    """
+    guards.forbid(wanted)
+    reached("intent.queue")
+    seq = await wanted.drive.journal.append(_intent(wanted, call))
+    reached("intent.queued")
+    return seq
+
+
+def _intent(wanted: Wanted, call: Call) -> e.CallIntended:
+    deadline, seen = call.deadline or 0, wanted.drive.inbox_seen
+    return e.CallIntended(call.path, wanted.head, call.key, call.attempt, deadline, seen, wanted.reserved)
 
 
 def _identity(wanted: Wanted, seconds: float) -> Call:
@@ -310,12 +358,9 @@ async def _intend(wanted: Wanted, call: Call) -> bool:
         guards.forbid(wanted)
         if (now := wanted.call) is not None and now.settled:
             return False
-        body = e.CallIntended(
-            call.path, wanted.head, call.key, call.attempt, call.deadline or 0, drive.inbox_seen
-        )
         reached("intent.write")
         try:
-            await drive.journal.intend((*wanted.grounds.facts, body), _fences(wanted))
+            await drive.journal.intend((*wanted.grounds.facts, _intent(wanted, call)), _fences(wanted))
             return True
         except (InboxMoved, Expired):
             await drive.read_inbox()
@@ -326,7 +371,8 @@ def _fences(wanted: Wanted) -> Fences:
     return Fences(inbox_seen=wanted.drive.inbox_seen, not_after=wanted.grounds.not_after)
 
 
-async def _act(wanted: Wanted, call: Call) -> None:
+async def _act(wanted: Wanted, call: Call, queued: int) -> None:
+    """Run the body and record what it came to. `queued`: the event of an intent that was not waited for."""
     drive, branch = wanted.drive, wanted.branch
     acting = wanted.head.effect != "read"
     try:
@@ -346,6 +392,8 @@ async def _act(wanted: Wanted, call: Call) -> None:
         raise end.cancelled
     facts = _facts(wanted, call, end)
     await drive.journal.append(*facts)
+    if queued and not drive.journal.is_durable(queued):
+        await drive.journal.barrier()
     reached("call.unknown" if facts and isinstance(facts[0], e.CallUnknown) else "receipt.queued")
 
 
@@ -365,22 +413,24 @@ def _facts(wanted: Wanted, call: Call, end: BodyEnd) -> tuple[e.AnyBody, ...]:
 
 def _outcome(wanted: Wanted, call: Call, end: BodyEnd) -> e.CallSettled | e.CallUnknown:
     tool, acting = wanted.tool, wanted.head.effect != "read"
-    own = None if acting else wanted.head
+    own = (
+        None if acting or wanted.reserved is not None else wanted.head
+    )  # it is in the intent, if there is one
     error = end.error
     if error is None:
+        usage = budgets.used(wanted, end.result)
         try:
             value, wanted.result = _checked_result(wanted.drive, tool, end.result)
-            return e.CallSettled(
-                call.path, "done", value, own, True, call.attempt, usage=_usage(tool, end.result)
-            )
+            return e.CallSettled(call.path, "done", value, own, True, call.attempt, usage=usage)
         except _UNFIT as unfit:
-            return _failed(call, own, unfit, final=True)
+            return replace(_failed(call, own, unfit, final=True), usage=usage)
     if isinstance(error, NotDone) or not end.called:
         return _failed(call, own, error, final=not _may_retry(tool, call), outcome="not_done")
     if isinstance(error, tool.options.raises):
         return _failed(call, own, error, final=True)
     if not acting:
-        return _failed(call, own, error, final=not _may_retry(tool, call))
+        failed = _failed(call, own, error, final=not _may_retry(tool, call))
+        return replace(failed, usage=budgets.used_by_failure(wanted, error))
     detail = f"{type(error).__name__}: {error}"[:500]
     return e.CallUnknown(call.path, _cause(error), wanted.drive.host.store.now(), detail)
 
@@ -421,10 +471,10 @@ def _failed(
     return e.CallSettled(call.path, outcome, value, head, final, call.attempt, key)
 
 
-def _not_sent(path: str, attempt: int, why: str) -> e.CallSettled:
+def _not_sent(path: str, attempt: int, why: str, usage: e.Usage | None = None) -> e.CallSettled:
     """The receipt of an attempt whose intent is written and which was then not made."""
     error = codec.encode_error(NotDone(f"{why} before anything was sent"))
-    return e.CallSettled(path, "not_done", codec.encode(error), None, False, attempt)
+    return e.CallSettled(path, "not_done", codec.encode(error), None, False, attempt, usage=usage)
 
 
 def _may_retry(tool: Tool[..., Any], call: Call) -> bool:
@@ -435,16 +485,6 @@ def _may_retry(tool: Tool[..., Any], call: Call) -> bool:
 def _backoff(tool: Tool[..., Any], attempt: int) -> float:
     retry = tool.options.retry
     return 0.0 if retry is None else retry.delay(attempt)
-
-
-def _usage(tool: Tool[..., Any], result: Any) -> tuple[int, int] | None:
-    """What a reply used. A reader that fails loses the count, never the reply."""
-    try:
-        usage = tool.usage_of(result)
-    except Exception:  # the user's own reader may do anything
-        log.exception("the usage of a reply of %s could not be read", tool.name)
-        return None
-    return None if usage is None else (usage.input_tokens, usage.output_tokens)
 
 
 async def _transact(wanted: Wanted, call: Call) -> None:

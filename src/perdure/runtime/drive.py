@@ -22,6 +22,7 @@ from perdure.runtime.boundary import reached
 from perdure.runtime.leases import Leases
 from perdure.runtime.limits import Limits
 from perdure.runtime.messages import conflict, late_of, made_again, message_events
+from perdure.runtime.purse import Purse
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
@@ -63,6 +64,7 @@ class Drive:
     check: bool = False
     stopping: bool = False
     publish: Callable[[object], None] | None = None
+    purse: Purse = field(init=False, default_factory=Purse)
     _looked: float = field(init=False)
     _reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 

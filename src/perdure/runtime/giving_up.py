@@ -33,7 +33,11 @@ def give_up(execution: Execution, place: str, head: e.CallHead) -> None:
     error = GivenUp(f"{head.name} was given up: a timeout in the step ended it")
     value = codec.encode(codec.encode_error(error))
     attempt = before.attempt if before is not None else 1
-    body = e.CallSettled(place, "failed", value, None if before is not None else head, True, attempt)
+    usage: e.Usage | None = (
+        () if before is not None and before.standing == "open" else None
+    )  # it was under way
+    own = None if before is not None else head
+    body = e.CallSettled(place, "failed", value, own, True, attempt, usage=usage)
     execution.drive.journal.append_soon(body)
 
 

@@ -37,4 +37,7 @@ async def end_cancelled(store: Store, worker: str, clock: Clock, run_id: str) ->
 
 
 def _open(record: RunRecord) -> bool:
-    return any(not call.settled and call.standing != "not_done" for call in record.calls.values())
+    return any(
+        not call.settled and call.standing != "not_done" and call.effect != "read"
+        for call in record.calls.values()
+    )

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from perdure import codec
 from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, records
+from perdure.runtime.raising import raising_events
 from perdure.state import events as e
 from perdure.state.record import CallRecord, RunRecord, WaitRecord
 from perdure.store.protocol import Inbound
@@ -64,6 +65,8 @@ def message_events(record: RunRecord, message: Inbound, run_id: str) -> tuple[e.
             return _resolved(record, data, by)
         case "release" | "retry":
             return _released(record, message.kind, data, by)
+        case "budget":
+            return raising_events(record, data, by)
         case "late":
             return late_events(record, run_id, late_of(message.data).receipt, str(data["key"]))
         case _:

@@ -29,7 +29,7 @@ from perdure.errors import (
 )
 from perdure.journal import Journal, SnapshotPolicy, outlast, restore
 from perdure.recovery.verdicts import DropTail, after_mismatch
-from perdure.runtime import reconcile, waits
+from perdure.runtime import budgets, reconcile, waits
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution, Interrupted
@@ -38,6 +38,7 @@ from perdure.runtime.plain_loop import plain_loop
 from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
+from perdure.state.ledger import reserved_of, spent_of
 from perdure.state.record import RunRecord
 from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, RowChange
 
@@ -239,12 +240,14 @@ class Runner:
     async def _resume(self, ride: Drive) -> None:
         """Take messages and mark the calls that the last owner left without a receipt."""
         first = ride.record.seq == 1
+        ran = budgets.ran_on(ride.record, self.claimed, self.host)
         await ride.apply_inbox(self._inbox)
         ride.inbox_seen = max(ride.inbox_seen, self._inbox_end)
         open_calls = tuple(call.path for call in ride.record.calls.values() if call.standing == "open")
-        if not first:
+        ledger = ride.record.ledger
+        if not first or (ledger is not None and ledger.limits.micros is not None):  # its time begins to count
             await ride.journal.append(
-                e.RunResumed(self.host.worker, open_calls),
+                e.RunResumed(self.host.worker, open_calls, ran=ran),
                 *(e.CallUnknown(path, "crash", ride.died_at) for path in open_calls),
             )
             reached("run.resumed")
@@ -256,7 +259,7 @@ class Runner:
 
     async def _settle_unknown(self, ride: Drive) -> e.RunHeld | None:
         for call in list(ride.record.calls.values()):
-            if call.standing not in ("open", "unknown"):
+            if call.standing not in ("open", "unknown") or call.effect == "read":
                 continue
             tool = self.agent.tool_named(call.name)
             if tool is None:
@@ -288,6 +291,9 @@ class Runner:
             await self._close(ride, "held", NEVER, ride.record.held.reason)
 
     async def _step(self, ride: Drive, step: Any) -> None:
+        if (over := budgets.step_over(ride)) is not None:
+            await self._hold(ride, over)
+            return
         execution = Execution(ride, ride.live)
         try:
             await execute(execution, step)
@@ -493,6 +499,8 @@ def _info(record: RunRecord, why: str, *, steps: int = 0) -> bytes:
         facts["reason"] = why
     if record.held is not None:
         facts["detail"] = record.held.detail[:200]
+    if record.ledger is not None:
+        facts["budget"] = budgets.shown(record.ledger, spent_of(record), reserved_of(record))
     return codec.encode(facts)
 
 

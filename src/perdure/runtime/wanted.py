@@ -13,6 +13,7 @@ from perdure.agent import Tool
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Execution
 from perdure.state import events as e
+from perdure.state.amount import Amount
 from perdure.state.record import CallRecord
 
 NOTHING: Any = object()
@@ -32,7 +33,8 @@ class Wanted(Struct, eq=False):
     """A call that the running step asks for.
 
     `result`: what it came to just now, as it was recorded. `given`: the step has been given its outcome.
-    `grounds`: what the guards found when they were last asked.
+    `grounds`: what the guards found when they were last asked. `reserved`: what its intent reserves of a
+    budget; None if it has no part in one.
     """
 
     execution: Execution
@@ -44,6 +46,7 @@ class Wanted(Struct, eq=False):
     result: Any = NOTHING
     given: bool = False
     grounds: Grounds = Grounds()
+    reserved: Amount | None = None
 
     @property
     def drive(self) -> Drive:

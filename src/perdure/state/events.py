@@ -15,8 +15,17 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from perdure.state.amount import Amount, Limits
+
 Effect: TypeAlias = Literal["read", "idempotent", "transactional", "irreversible"]
 """What repeating a call does."""
+
+Usage: TypeAlias = tuple[int, ...]
+"""What a call used: input and output tokens, then billionths of a dollar if the price is known. An empty one:
+nobody can tell, and what the call had reserved counts. None in its place: nothing was used."""
+
+DRAWN: frozenset[str] = frozenset({"run.now", "run.random", "run.new_id", "run.gather"})
+"""What is recorded like a call and asks nothing of the outside."""
 
 Outcome: TypeAlias = Literal["done", "failed", "not_done"]
 """What a receipt says."""
@@ -98,7 +107,8 @@ class Body(Struct, frozen=True, array_like=True):
 class RunStarted(Body, frozen=True, array_like=True, tag="run.started"):
     """A run began.
 
-    `state` is the state that the agent made of the goal; `manifest` describes the agent's code.
+    `state` is the state that the agent made of the goal; `manifest` describes the agent's code; `budget` is
+    the most that the run may use (None: no limits).
     """
 
     agent: str
@@ -109,14 +119,19 @@ class RunStarted(Body, frozen=True, array_like=True, tag="run.started"):
     manifest: bytes
     principal: bytes | None = None
     parent: str | None = None
+    budget: Limits | None = None
 
 
 class RunResumed(Body, frozen=True, array_like=True, tag="run.resumed"):
-    """A worker claimed the run. `open_calls` are the paths that had an intent and no receipt."""
+    """A worker claimed the run. `open_calls` are the paths that had an intent and no receipt.
+
+    `ran`: how long (microseconds) the last owner, which died, may have been executing after its last event.
+    """
 
     worker: str
     open_calls: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
+    ran: int = 0
 
 
 class CallHead(Struct, frozen=True, array_like=True):
@@ -129,7 +144,10 @@ class CallHead(Struct, frozen=True, array_like=True):
 
 
 class CallIntended(Body, frozen=True, array_like=True, tag="call.intended"):
-    """A call is about to be made. `deadline` is the moment by which it must have ended."""
+    """A call is about to be made. `deadline` is the moment by which it must have ended.
+
+    `reserved` is what it may use at worst of a budget's money and tokens; None if it has no part in one.
+    """
 
     path: str
     head: CallHead
@@ -137,12 +155,13 @@ class CallIntended(Body, frozen=True, array_like=True, tag="call.intended"):
     attempt: int
     deadline: int
     inbox: int = 0
+    reserved: Amount | None = None
 
 
 class CallSettled(Body, frozen=True, array_like=True, tag="call.settled"):
     """A call's outcome is known. `head` is there when no intent was written. `final`: no retry may follow.
 
-    `value` holds the result, or the error (`perdure.codec.encode_error`).
+    `value` holds the result, or the error (`perdure.codec.encode_error`). `usage`: see `Usage`.
     """
 
     path: str
@@ -152,7 +171,7 @@ class CallSettled(Body, frozen=True, array_like=True, tag="call.settled"):
     final: bool = True
     attempt: int = 1
     key: str = ""
-    usage: tuple[int, int] | None = None
+    usage: Usage | None = None
 
 
 class CallUnknown(Body, frozen=True, array_like=True, tag="call.unknown"):
@@ -242,6 +261,14 @@ class CancelRequested(Body, frozen=True, array_like=True, tag="cancel.requested"
     note: str = ""
 
 
+class BudgetRaised(Body, frozen=True, array_like=True, tag="budget.raised"):
+    """A person gave the run more (or took something back that it had neither spent nor reserved)."""
+
+    by: str
+    more: Amount
+    why: str = ""
+
+
 class StepCommitted(Body, frozen=True, array_like=True, tag="step.committed"):
     """A step ended; its patch turns the state before it into the state after it."""
 
@@ -296,6 +323,7 @@ AnyBody: TypeAlias = (
     | WaitClosed
     | SignalReceived
     | CancelRequested
+    | BudgetRaised
     | StepCommitted
     | StepRestarted
     | RunHeld

@@ -16,8 +16,10 @@ from msgspec.structs import replace
 
 from perdure.errors import Damaged
 from perdure.state import events as e
+from perdure.state.amount import NOTHING, Amount
+from perdure.state.ledger import reserve, settle, settle_all
 from perdure.state.patch import Work
-from perdure.state.record import CallRecord, Hold, RunRecord, SignalRecord, WaitRecord
+from perdure.state.record import CallRecord, Hold, Ledger, RunRecord, SignalRecord, Spent, WaitRecord
 
 Read: TypeAlias = Callable[[bytes], Any]
 """Value bytes to plain data."""
@@ -44,8 +46,17 @@ def _after(record: RunRecord, event: e.Event, work: Work) -> RunRecord:
         raise Damaged(f"event {event.seq} follows event {record.seq}", seq=event.seq)
     if record.ended is not None:
         raise Damaged(f"event {event.seq} follows the end of the run", seq=event.seq)
+    if record.ledger is not None and event.epoch != record.ledger.epoch:
+        record = _new_lease(record, record.ledger, event)
     changes = _FOLDS[type(event.body)](record, event, event.body, work)
     return replace(record, seq=event.seq, updated_at=event.at, **changes)
+
+
+def _new_lease(record: RunRecord, ledger: Ledger, event: e.Event) -> RunRecord:
+    """Executing time is what lies between the first and the last event of a lease: waits lie outside."""
+    ran = max(record.updated_at - ledger.since, 0) if ledger.since else 0
+    spent = replace(record.spent, micros=record.spent.micros + ran)
+    return replace(record, spent=spent, ledger=replace(ledger, since=event.at, epoch=event.epoch))
 
 
 def recorded_values(record: RunRecord) -> dict[int, bytes]:
@@ -70,13 +81,17 @@ def _started(record: RunRecord, event: e.Event, body: e.RunStarted, work: Work) 
         "manifest": body.manifest,
         "principal": body.principal,
         "parent": body.parent,
+        "ledger": None if body.budget is None else Ledger(body.budget),
         "started_at": event.at,
         "state": work.read(body.state),
     }
 
 
 def _resumed(record: RunRecord, event: e.Event, body: e.RunResumed, work: Work) -> Changes:
-    return {"resumes": record.resumes + 1}
+    changes: Changes = {"resumes": record.resumes + 1}
+    if body.ran:
+        changes["spent"] = replace(record.spent, micros=record.spent.micros + body.ran)
+    return changes
 
 
 def _intended(record: RunRecord, event: e.Event, body: e.CallIntended, work: Work) -> Changes:
@@ -99,8 +114,12 @@ def _intended(record: RunRecord, event: e.Event, body: e.CallIntended, work: Wor
         intended_at=before.intended_at if before is not None and known else event.at,
         intended_epoch=event.epoch,
     )
-    spent = record.spent if before else replace(record.spent, calls=record.spent.calls + 1)
-    return {"calls": {**record.calls, body.path: call}, "spent": spent}
+    spent = replace(record.spent, calls=record.spent.calls + 1)
+    changes: Changes = {"calls": {**record.calls, body.path: call}, "spent": spent}
+    if record.ledger is not None:  # what an earlier attempt had reserved is spent: nobody knows what it used
+        ledger, changes["spent"] = settle(record.ledger, spent, body.path, None)
+        changes["ledger"] = ledger if body.reserved is None else reserve(ledger, body.path, body.reserved)
+    return changes
 
 
 def _settled(record: RunRecord, event: e.Event, body: e.CallSettled, work: Work) -> Changes:
@@ -113,14 +132,16 @@ def _settled(record: RunRecord, event: e.Event, body: e.CallSettled, work: Work)
         before = CallRecord(
             body.path, head.name, head.effect, head.args, head.digest, body.key, "open", body.attempt
         )
-        spent = replace(spent, calls=spent.calls + 1)
     elif before.settled:
         raise Damaged(f"call {body.path} is settled twice", seq=event.seq)
-    if body.usage is not None:
-        used_in, used_out = body.usage
-        spent = replace(
-            spent, input_tokens=spent.input_tokens + used_in, output_tokens=spent.output_tokens + used_out
-        )
+    if body.head is not None and body.head.name not in e.DRAWN:
+        spent = replace(spent, calls=spent.calls + 1)
+    changes: Changes = {}
+    if body.usage:
+        spent = _used(spent, body.usage)
+    if record.ledger is not None:
+        used = None if body.usage is not None and not body.usage else NOTHING
+        changes["ledger"], spent = settle(record.ledger, spent, body.path, used)
     again = not body.final and body.outcome != "done"
     call = replace(
         before,
@@ -130,7 +151,26 @@ def _settled(record: RunRecord, event: e.Event, body: e.CallSettled, work: Work)
         seq=event.seq,
         value=body.value,
     )
-    return {"calls": {**record.calls, body.path: call}, "spent": spent}
+    return {**changes, "calls": {**record.calls, body.path: call}, "spent": spent}
+
+
+def _used(spent: Spent, usage: e.Usage) -> Spent:
+    used_in, used_out, *cost = usage
+    return replace(
+        spent,
+        input_tokens=spent.input_tokens + used_in,
+        output_tokens=spent.output_tokens + used_out,
+        usd=spent.usd + (cost[0] if cost else 0),
+        unpriced=spent.unpriced + (0 if cost else 1),
+    )
+
+
+def _ended(record: RunRecord, path: str, used: Amount | None) -> Changes:
+    """A call's reservation ends without a receipt of its own."""
+    if record.ledger is None or path not in record.ledger.reserved:
+        return {}
+    ledger, spent = settle(record.ledger, record.spent, path, used)
+    return {"ledger": ledger, "spent": spent}
 
 
 def _standing(outcome: e.Outcome, *, again: bool) -> Any:
@@ -158,7 +198,8 @@ def _reconciled(record: RunRecord, event: e.Event, body: e.CallReconciled, work:
     call = replace(
         call, standing=body.verdict, seq=event.seq if body.verdict != "not_done" else 0, value=body.value
     )
-    return {"calls": {**record.calls, body.path: call}}
+    used = NOTHING if body.verdict in ("not_done", "failed") else None
+    return {"calls": {**record.calls, body.path: call}, **_ended(record, body.path, used)}
 
 
 def _late(record: RunRecord, event: e.Event, body: e.CallLate, work: Work) -> Changes:
@@ -166,7 +207,8 @@ def _late(record: RunRecord, event: e.Event, body: e.CallLate, work: Work) -> Ch
         return {}
     call = _open_call(record, event, body.path)
     call = replace(call, standing=_standing(body.outcome, again=False), seq=event.seq, value=body.value)
-    return {"calls": {**record.calls, body.path: call}}
+    used = None if body.outcome == "done" else NOTHING
+    return {"calls": {**record.calls, body.path: call}, **_ended(record, body.path, used)}
 
 
 def _wait_opened(record: RunRecord, event: e.Event, body: e.WaitOpened, work: Work) -> Changes:
@@ -198,6 +240,12 @@ def _cancel(record: RunRecord, event: e.Event, body: e.CancelRequested, work: Wo
     return {} if record.cancel is not None else {"cancel": body.by}
 
 
+def _raised(record: RunRecord, event: e.Event, body: e.BudgetRaised, work: Work) -> Changes:
+    if record.ledger is None:
+        raise Damaged(f"event {event.seq} raises a budget that there is not", seq=event.seq)
+    return {"ledger": replace(record.ledger, raised=record.ledger.raised + body.more)}
+
+
 def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, work: Work) -> Changes:
     if body.number != record.step + 1:
         raise Damaged(f"step {body.number} is committed after step {record.step}", seq=event.seq)
@@ -218,6 +266,7 @@ def _restarted(record: RunRecord, event: e.Event, body: e.StepRestarted, work: W
     waits = {path: wait for path, wait in record.waits.items() if wait.seq <= body.keep}
     failed = body.keep >= record.seq  # nothing is forgotten: the step raised, and is executed again as it is
     return {
+        **_forgotten(record, [path for path in record.calls if path not in calls]),
         "calls": calls,
         "waits": waits,
         "signals": _given_back(record, waits),
@@ -234,6 +283,14 @@ def _given_back(record: RunRecord, waits: dict[str, WaitRecord]) -> tuple[Signal
     return tuple(sorted((*record.signals, *free), key=lambda signal: signal.seq)) if free else record.signals
 
 
+def _forgotten(record: RunRecord, paths: Iterable[str]) -> Changes:
+    """Calls that are forgotten have spent what they had reserved."""
+    if record.ledger is None or not record.ledger.reserved:
+        return {}
+    ledger, spent = settle_all(record.ledger, record.spent, paths)
+    return {"ledger": ledger, "spent": spent}
+
+
 def _first_seq(call: CallRecord) -> int:
     return call.intent or call.seq
 
@@ -247,7 +304,14 @@ def _released(record: RunRecord, event: e.Event, body: e.RunReleased, work: Work
 
 
 def _finished(record: RunRecord, event: e.Event, body: e.RunFinished, work: Work) -> Changes:
-    return {"ended": body.status, "value": body.value, "held": None, "calls": {}, "waits": {}}
+    return {
+        **_forgotten(record, () if record.ledger is None else record.ledger.reserved),
+        "ended": body.status,
+        "value": body.value,
+        "held": None,
+        "calls": {},
+        "waits": {},
+    }
 
 
 _FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Work], Changes]] = {
@@ -262,6 +326,7 @@ _FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Work], Changes]] = {
     e.WaitClosed: _wait_closed,
     e.SignalReceived: _signal,
     e.CancelRequested: _cancel,
+    e.BudgetRaised: _raised,
     e.StepCommitted: _committed,
     e.StepRestarted: _restarted,
     e.RunHeld: _held,

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from perdure.state.amount import NOTHING, Amount, Limits
 from perdure.state.events import Argument, Effect, WaitKind
 
 Status: TypeAlias = Literal[
@@ -100,12 +101,38 @@ class Hold(Struct, frozen=True, array_like=True):
 
 
 class Spent(Struct, frozen=True, array_like=True):
-    """What the run has used. Never falls, never resets."""
+    """What the run has used. Never falls, never resets.
+
+    `calls` counts attempts. `usd` in billionths of a dollar; `unpriced` replies used tokens whose price is
+    not known, and are not in it. `micros` of executing time, kept only for a run that has a budget: without
+    the lease under which it now runs.
+    """
 
     calls: int = 0
     steps: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    usd: int = 0
+    unpriced: int = 0
+    micros: int = 0
+
+
+class Ledger(Struct, frozen=True, array_like=True):
+    """A run's budget: the limits it was started with, what was added since, and what is reserved by name.
+
+    `since`: the first event (its moment) under the newest lease, whose epoch is `epoch`.
+    """
+
+    limits: Limits
+    raised: Amount = NOTHING
+    reserved: dict[str, Amount] = {}
+    since: int = 0
+    epoch: int = 0
+
+    @property
+    def now(self) -> Limits:
+        """The limits as they stand."""
+        return self.limits.raised(self.raised)
 
 
 class RunRecord(Struct, frozen=True, array_like=True):
@@ -134,3 +161,4 @@ class RunRecord(Struct, frozen=True, array_like=True):
     resumes: int = 0
     failures: int = 0  # executions of the open step that ended in an exception, since a person looked
     signals: tuple[SignalRecord, ...] = ()  # those that no wait has taken yet, in their order
+    ledger: Ledger | None = None  # None: no budget, and nothing to keep of it

@@ -157,7 +157,7 @@ def _closed(book: _Book, body: e.WaitClosed) -> Iterator[str]:
 def _intended(book: _Book, event: e.Event, body: e.CallIntended) -> Iterator[str]:
     life = book.lives[body.path]
     call = f"call {body.path} ({body.head.name})"
-    if book.cancelled:
+    if book.cancelled and body.head.effect != "read":
         yield f"{call} is intended after a cancel"
     if body.attempt != life.attempt + 1:
         yield f"{call}: attempt {body.attempt} follows attempt {life.attempt}"
@@ -234,7 +234,7 @@ def _must_be(book: _Book, path: str, *standings: str) -> Iterator[str]:
 
 def _all_settled(book: _Book) -> Iterator[str]:
     for path, life in book.lives.items():
-        if life.standing in ("open", "unknown"):
+        if life.standing in ("open", "unknown") and life.effect != "read":
             yield f"call {path} is still {life.standing}"
 
 

@@ -133,9 +133,7 @@ def _call(call: Call) -> dict[str, Any]:
         "verdict": call.verdict or None,
         "by": jsonable(call.by) or None,
         "evidence": jsonable(call.evidence) or None,
-        "usage": None
-        if call.usage is None
-        else {"input_tokens": call.usage[0], "output_tokens": call.usage[1]},
+        "usage": None if not call.usage else {"input_tokens": call.usage[0], "output_tokens": call.usage[1]},
     }
 
 
@@ -202,6 +200,9 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "manifest": _value,
     "principal": _value,
     "head": _head,
+    "budget": asdict,
+    "reserved": asdict,
+    "more": asdict,
     "patch": lambda patch: [_op(op) for op in patch],
 }
 """How the fields that hold value bytes, or structures of them, are read;

@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeAlias
 
 from perdure.codec import decode
 from perdure.state import events as e
+from perdure.state.amount import KINDS
+from perdure.state.wording import told
 from perdure.timeline.amounts import size
 
 Kind: TypeAlias = Literal[
@@ -28,6 +30,7 @@ Kind: TypeAlias = Literal[
     "woke",
     "signal",
     "cancel",
+    "raised",
     "step",
     "restarted",
     "held",
@@ -65,7 +68,7 @@ class Call:
     verdict: str = ""
     by: str = ""
     evidence: str = ""
-    usage: tuple[int, int] | None = None
+    usage: e.Usage | None = None
     model: str = ""
 
 
@@ -253,6 +256,11 @@ def _cancel(scan: _Scan, event: e.Event, body: e.CancelRequested) -> None:
     scan.add(event, "cancel", body.by, *((body.note,) if body.note else ()))
 
 
+def _raised(scan: _Scan, event: e.Event, body: e.BudgetRaised) -> None:
+    more = ", ".join(told(kind, body.more.of(kind)) for kind in KINDS if body.more.of(kind))
+    scan.add(event, "raised", body.by, more, *((body.why,) if body.why else ()))
+
+
 def _committed(scan: _Scan, event: e.Event, body: e.StepCommitted) -> None:
     scan.step = body.number
     count = len(body.patch)
@@ -292,6 +300,7 @@ _READERS: dict[type, Callable[[_Scan, e.Event, Any], None]] = {
     e.WaitClosed: _wait_closed,
     e.SignalReceived: _signal,
     e.CancelRequested: _cancel,
+    e.BudgetRaised: _raised,
     e.StepCommitted: _committed,
     e.StepRestarted: _restarted,
     e.RunHeld: _held,

@@ -27,7 +27,11 @@ def test_a_limit_is_not_negative(name: str) -> None:
 
 
 def test_prices_are_for_a_million_tokens() -> None:
-    assert Price(input=0.25, output=2.0).cost(Usage(1_000_000, 500_000)) == 1.25
+    assert Price(input=0.25, output=2.0).cost(Usage(1_000_000, 500_000)) == 1_250_000_000
+    assert Price(0.1, 0.2).cost(Usage(1, 1)) == 300
+    assert Price(0.0375, 0).cost(Usage(1, 0)) == 38, "rounded up to the billionth"
+    with pytest.raises(BadSetting):
+        Price(float("inf"), 0)
     with pytest.raises(BadSetting):
         Price(-1, 0)
     with pytest.raises(BadSetting):

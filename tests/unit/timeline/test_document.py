@@ -9,6 +9,7 @@ import pytest
 
 from perdure import codec
 from perdure.state import events as e
+from perdure.state.amount import Amount
 from perdure.store.protocol import NEVER, StoreStats
 from perdure.timeline import document
 from perdure.timeline.condition import condition
@@ -73,6 +74,7 @@ EVERYTHING: tuple[e.AnyBody, ...] = (
     e.WaitClosed("2/2", "due"),
     e.SignalReceived("paid", "s-1", codec.encode({"cents": 5}), "bank", START),
     e.CancelRequested("ada"),
+    e.BudgetRaised("ada", Amount(usd=1_000_000_000), "more"),
     e.CallSettled("2/3", "done", codec.encode(1), e.CallHead("chat", "read", (("all", e.Omitted(9)),), b"")),
     e.CallSettled("2/4", "done", codec.encode(1), head("chat", "read", odd=float("nan"))),
     e.StepCommitted(

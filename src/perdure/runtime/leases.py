@@ -58,9 +58,11 @@ class Leases:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._beat())
 
-    def drop(self, run_id: str) -> None:
-        """Stop renewing this run's lease."""
-        self._held.pop(run_id, None)
+    def drop(self, run_id: str, lost: Callable[[], None]) -> None:
+        """Stop renewing the lease that is held with `lost`; one that was claimed since then is left alone."""
+        held = self._held.get(run_id)
+        if held is not None and held.lost == lost:
+            del self._held[run_id]
 
     async def cover(self, run_id: str, seconds: float) -> bool:
         """Make the lease outlast an act of `seconds`. False: it is lost, nothing may be acted."""

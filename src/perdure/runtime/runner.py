@@ -87,7 +87,7 @@ async def drive(
         cancelled = await outlast(ending) or cancelled
         ending.result()
     finally:
-        host.leases.drop(run_id)
+        host.leases.drop(run_id, runner.lose)
         runner.abandon()
     if cancelled is not None:
         raise cancelled
@@ -171,6 +171,7 @@ class Runner:
         if self.ride is None:
             await self.host.store.release(self.claimed.row.run_id, self.claimed.row.epoch)
         elif not self.ride.journal.closed:
+            self.host.leases.drop(self.ride.run_id, self.lose)  # as in _close
             await self.ride.journal.close(RowChange(due_at=0))
 
     async def hand_over(self) -> None:
@@ -449,6 +450,8 @@ class Runner:
         # A person decides about a held run: what they let go on has all its tries again.
         held = status == "held"
         change = RowChange(status=status, due_at=due_at, info=_info(ride.record, why), progress=held)
+        # The next write gives the lease back; a renewal that came after it would take it for lost.
+        self.host.leases.drop(ride.run_id, self.lose)
         await ride.journal.close(change)
         self.over = True
 
@@ -457,6 +460,7 @@ class Runner:
         reached("run.finish")
         info = _info(ride.record, "", steps=len(last))
         change = RowChange(status=status, due_at=NEVER, terminal=True, info=info)
+        self.host.leases.drop(ride.run_id, self.lose)  # as in _close
         await ride.journal.close(change, *last, e.RunFinished(status, value))
         self.over = True
         reached("run.finished")

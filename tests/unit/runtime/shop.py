@@ -193,6 +193,15 @@ def until(condition: Callable[[], object], process: subprocess.Popen[str] | None
         time.sleep(0.01)
 
 
+def heard(process: subprocess.Popen[str], word: str) -> None:
+    """Wait until it says this word to people."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if word in line:
+            return
+    raise AssertionError(f"it ended without a word of {word!r}")
+
+
 def stop(process: subprocess.Popen[str]) -> None:
     """Stop it where it is, and wait until it stands."""
     process.send_signal(signal.SIGSTOP)

@@ -13,7 +13,7 @@ from perdure.journal import Past, history, load, verify
 from perdure.state import events as e
 from perdure.store.sqlite import SQLiteStore
 from perdure.timeline.late import late_results
-from tests.unit.runtime.shop import Shop, out, shop, stop, until
+from tests.unit.runtime.shop import Shop, heard, out, shop, stop, until
 
 
 async def told(place: Shop) -> tuple[Past, list[Any]]:
@@ -131,6 +131,7 @@ async def test_a_worker_that_is_told_to_end_ends_its_step_and_no_other(tmp_path:
         worker = place.worker()
         until(lambda: place.ledger, worker)
         worker.send_signal(signal.SIGTERM)
+        heard(worker, "stopping")
         place.open()
         out(worker)
         assert worker.returncode == 0

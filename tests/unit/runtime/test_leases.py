@@ -156,11 +156,26 @@ async def test_a_run_claimed_anew_is_not_lost_with_its_old_lease() -> None:
     clock.advance(1)
     leases.tick()
     await turn()
-    leases.drop("a")
     await store.release("a", 1)
     leases.hold("a", clock.monotonic(), lambda: lost.append("new"))
     store.gate.set()
     await turn()
+    assert lost == []
+    await leases.close()
+
+
+async def test_who_gives_up_an_old_lease_leaves_a_newer_one_alone() -> None:
+    """A run that is given back can be claimed again before its first drive has ended."""
+    _, clock, leases, lost = await held("a")
+
+    def new() -> None:
+        lost.append("new")
+
+    leases.hold("a", clock.monotonic(), new)
+    leases.drop("a", lambda: None)
+    assert await leases.cover("a", 0.0)
+    leases.drop("a", new)
+    assert not await leases.cover("a", 0.0)
     assert lost == []
     await leases.close()
 

@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 from perdure import codec
 from perdure.agent import (
     Agent,
+    ApprovalRequest,
     Budget,
     Cancelled,
     Failed,
@@ -30,22 +31,21 @@ from perdure.agent import (
 )
 from perdure.agent import agent as declaration
 from perdure.clock import SECOND, SYSTEM, Clock
-from perdure.errors import BadArguments, BadRunId, NothingToResolve, NotServed, OtherGoal, RunEnded, at_store
-from perdure.journal import Past, goal_of, load, outline
-from perdure.recovery.verdicts import may_restart
-from perdure.runtime import waits
+from perdure.desk import Desk
+from perdure.errors import BadRunId, NotServed, OtherGoal, at_store
+from perdure.journal import goal_of, load, outline
+from perdure.runtime import approvals, waits
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Host
-from perdure.runtime.idle import end_cancelled
 from perdure.runtime.leases import LEASE_SECONDS, Leases
 from perdure.runtime.limits import Limits
 from perdure.runtime.manifest import manifest_of
-from perdure.runtime.raising import check_raise, check_same, message_of, more_of
+from perdure.runtime.raising import check_same
 from perdure.runtime.runner import drive
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
-from perdure.store.protocol import GENESIS, NEVER, Claim, Inbound, Message, NewRun, RunRow, Store, Stored
+from perdure.store.protocol import GENESIS, NEVER, Claim, NewRun, RunRow, Store, Stored
 from perdure.worker import Worker
 
 log = logging.getLogger("perdure.host")
@@ -63,7 +63,7 @@ FOLLOW_SECONDS = 1.0
 """How often a follower looks whether a silent driver's lease has become free."""
 
 
-class Runtime:
+class Runtime(Desk):
     """A store and the agents served here. Use it as an async context manager."""
 
     def __init__(
@@ -272,109 +272,6 @@ class Runtime:
         past = await load(self.store, run_id)
         return outcome_of(agent, past.row, past.record, self._address)
 
-    # -- messages
-
-    async def cancel(self, run_id: str, *, by: str, note: str = "") -> bool:
-        """Ask a run to end: no new intent from now on. True: it has ended. Raises RunEnded, NoSuchRun.
-
-        A run that nobody drives and in which nothing is open ends at once; else whoever drives it ends it,
-        once each of its calls has a verdict.
-        """
-        await self._send(run_id, "cancel", {"by": by, "note": note})
-        return await end_cancelled(self.store, self.host.worker, self.clock, run_id)
-
-    async def resolve(
-        self,
-        run_id: str,
-        path: str,
-        *,
-        by: str,
-        done: object = ...,
-        not_done: bool = False,
-        failed: str | None = None,
-        note: str = "",
-    ) -> None:
-        """Say what became of an unknown call: `done=RESULT`, `not_done=True` or `failed=MESSAGE`.
-
-        Raises NothingToResolve if the call is not open, BadArguments unless exactly one verdict is given.
-        """
-        given = [done is not ..., not_done, failed is not None]
-        if sum(given) != 1:
-            raise BadArguments("give exactly one of done=, not_done=True, failed=")
-        past = await load(self.store, run_id)
-        record = past.record
-        call = record.calls.get(path)
-        if any(_answers(message, path) for message in past.inbox):
-            raise NothingToResolve(
-                f"call {path} of run {run_id} has been answered; the next worker applies it",
-                remedy="perdure run or perdure worker carries the run on",
-                run_id=run_id,
-                path=path,
-            )
-        if call is None or call.standing not in ("open", "unknown"):
-            raise NothingToResolve(
-                f"run {run_id} has no call {path} whose outcome is open", run_id=run_id, path=path
-            )
-        verdict, value = "not_done", b""
-        if failed is not None:
-            verdict, value = "failed", codec.encode(codec.encode_error(RuntimeError(failed)))
-        elif done is not ...:
-            verdict, value = "done", self._result(record.agent, call.name, done)
-        said = {"path": path, "attempt": call.attempt, "verdict": verdict, "value": value}
-        data = {"by": by, "note": note, **said}
-        await self._send(run_id, "resolve", data)
-
-    def _result(self, agent_name: str, name: str, done: object) -> bytes:
-        """A person's result must fit the tool's declared type where the agent is known here."""
-        agent = self.agents.get(agent_name)
-        tool = None if agent is None else agent.tool_named(name)
-        if tool is not None:
-            tool.result_shape.restore(codec.plain(done, where="$.result"), where="$.result")
-        return codec.encode(done, where="$.result")
-
-    async def release(self, run_id: str, *, by: str, note: str = "") -> None:
-        """Let a held run go on as it is. Raises NothingToResolve if it is not held."""
-        await self._held(run_id)
-        await self._send(run_id, "release", {"by": by, "note": note})
-
-    async def raise_budget(self, run_id: str, *, by: str, why: str = "", **more: float) -> None:
-        """Give a run more: `usd=1`, `tokens=`, `calls=`, `steps=`, `seconds=`; one held for it goes on.
-
-        Recorded with who and why. Negative amounts take back what is neither spent nor reserved. Raises
-        BadSetting, NoSuchLimit, BudgetBelowSpent, RunEnded.
-        """
-        amount = more_of(more)
-        past = await load(self.store, run_id)
-        if past.row.terminal:
-            raise RunEnded(f"run {run_id} has ended as {past.row.status}", run_id=run_id)
-        check_raise(run_id, past.record, amount)
-        await self._send(run_id, "budget", message_of(amount, by, why))
-
-    async def retry(self, run_id: str, *, by: str, restart: bool = False, note: str = "") -> None:
-        """Execute a held run's open step again; with `restart`.
-
-        Without its records (only if nothing in it acts).
-        """
-        past = await self._held(run_id)
-        if restart and not may_restart(past.record):
-            raise NothingToResolve(
-                f"step {past.record.step + 1} of run {run_id} cannot begin anew: a call in it acts",
-                remedy=f"perdure retry {run_id} without --restart, or perdure cancel {run_id}",
-                run_id=run_id,
-            )
-        await self._send(run_id, "retry", {"by": by, "note": note, "restart": restart})
-
-    async def _held(self, run_id: str) -> Past:
-        past = await load(self.store, run_id)
-        if past.row.terminal:
-            raise RunEnded(f"run {run_id} has ended as {past.row.status}", run_id=run_id)
-        if past.record.held is None:
-            raise NothingToResolve(f"run {run_id} is not held", run_id=run_id)
-        return past
-
-    async def _send(self, run_id: str, kind: str, data: dict[str, Any]) -> None:
-        await self.store.deliver(Message(run_id, self.clock.new_id(), kind, codec.encode(data)))
-
 
 def _ended_early(working: asyncio.Task[None]) -> None:
     """Say at once that a worker ended by an error; it is raised when its Runtime closes."""
@@ -386,11 +283,6 @@ def _first_event(body: e.RunStarted, at: int) -> tuple[Stored, tuple[Any, ...]]:
     slim, blobs = outline(body)
     data = codec.pack(e.Event(1, at, 0, slim))
     return Stored(1, data, codec.chain(GENESIS, data)), tuple(blobs)
-
-
-def _answers(message: Inbound, path: str) -> bool:
-    """Whether this message already says what became of the call at `path`."""
-    return message.kind == "resolve" and codec.decode(message.data)["path"] == path
 
 
 def _check_id(run_id: str) -> None:
@@ -422,14 +314,16 @@ def outcome_of(
     until = (
         None if row.due_at >= NEVER or row.due_at <= 0 else datetime.fromtimestamp(row.due_at / SECOND, UTC)
     )
-    return Waiting(tuple(_reasons(row, record)), (), until, run_id=run_id)
+    asked = approvals.requests(run_id, record)
+    return Waiting(tuple(_reasons(row, record, asked)), asked, until, run_id=run_id)
 
 
-def _reasons(row: RunRow, record: RunRecord) -> Sequence[str]:
+def _reasons(row: RunRow, record: RunRecord, asked: Sequence[ApprovalRequest]) -> Sequence[str]:
     """What the run waits for; where it waits for nothing, it runs, or needs someone to drive it."""
     if row.worker is not None:
         return [f"worker {row.worker} drives it now"]
-    return waits.reasons(record) or ["a worker: nobody drives it now"]
+    why = [*waits.reasons(record), *(f"approval {request.id} of {request.tool}" for request in asked)]
+    return why or ["a worker: nobody drives it now"]
 
 
 def check_by_default() -> bool:

@@ -23,11 +23,42 @@ AT = 1_795_000_000_000_000
 HEAD = e.CallHead(
     "pay", "irreversible", (("to", codec.encode("o-77")), ("cents", codec.encode(1200))), b"d" * 16
 )
+PAY = e.CallHead("pay", "irreversible", (("cents", codec.encode(900)),), b"p" * 16)
 CHAT = e.CallHead(
     "chat", "read", (("messages", e.StateList(("messages",), 1)), ("tools", e.Omitted(512))), b"c" * 16
 )
 REPLY = codec.encode({"message": {"role": "assistant", "content": "I shall pay it back now."}})
 ERROR = codec.encode({"type": "Refused", "message": "no funds"})
+
+
+def permissions() -> list[e.AnyBody]:
+    """Requests for a permission, and what becomes of them."""
+    return [
+        e.ApprovalRequested(
+            "1:4",
+            "desk-1~00d2f6c1b7a4",
+            PAY,
+            b"s" * 16,
+            AT + 90_000_000,
+            "role:finance",
+            2,
+            0,
+            (e.Premised("order", b"o" * 16, codec.encode("open")),),
+        ),
+        e.ApprovalGranted(
+            "1:4", "desk-1~00d2f6c1b7a4", "ana", "fine", (("cents", codec.encode(700)),), ("finance",), 1, AT
+        ),
+        e.ApprovalGranted(
+            "1:4", "desk-1~00d2f6c1b7a4", "bob", "", (("cents", codec.encode(700)),), ("finance",), 2, AT
+        ),
+        e.ApprovalUsed("1:4", "desk-1~00d2f6c1b7a4"),
+        e.ApprovalRequested("1:5", "desk-1~1b0e97d2a511", PAY, b"s" * 16, AT + 90_000_000),
+        e.ApprovalVoided("1:5", "desk-1~1b0e97d2a511", "its arguments changed"),
+        e.ApprovalRequested("1:5", "desk-1~2c1fa8e3b622", PAY, b"s" * 16, AT + 90_000_000, "function", 1, 2),
+        e.ApprovalDenied("1:5", "desk-1~2c1fa8e3b622", "eve", "no", 3),
+        e.ApprovalRequested("1:6", "desk-1~3d20b9f4c733", PAY, b"s" * 16, AT + 1, "", 1, 3),
+        e.ApprovalExpired("1:6", "desk-1~3d20b9f4c733"),
+    ]
 
 
 def bodies() -> list[e.AnyBody]:
@@ -67,6 +98,7 @@ def bodies() -> list[e.AnyBody]:
         e.SignalReceived("paid", "s-1", codec.encode({"cents": 1200}), "bank", AT + 130_000),
         e.WaitOpened("1:3", "paid", AT + 60_000_000, "signal", codec.encode({"expiry": "raise"})),
         e.WaitClosed("1:3", "signal", signal=14),
+        *permissions(),
         e.StepCommitted(
             1, (append, e.Set(("done",), codec.encode(True)), e.Set((e.OddKey(codec.encode(7)),), b"\x01"))
         ),
@@ -144,6 +176,18 @@ def test_the_run_is_the_same_as_ever() -> None:
     assert run.spent.usd == 90_000, (
         "what the act had reserved came back when it was said not to have happened"
     )
+    asked = fold_all(RunRecord(), events[:26], codec.decode)
+    assert {path: one.standing for path, one in asked.approvals.items()} == {
+        "1:4": "used",
+        "1:5": "denied",
+        "1:6": "expired",
+    }
+    agreed = asked.approvals["1:4"]
+    assert ([grant.principal for grant in agreed.grants], codec.decode(agreed.edit[0][1])) == (
+        ["ana", "bob"],
+        700,
+    )
+    assert (asked.asked, run.asked, run.approvals) == (4, 4, {})
 
 
 if __name__ == "__main__":  # python -m tests.golden.test_history: only while no release has written the file

@@ -1,7 +1,7 @@
 """The line of descent: a module imports only from rooms to its left, and no two modules import each other.
 
     errors, clock <- state <- codec <- store <- journal <- recovery <- agent <- runtime
-      <- worker | timeline <- host <- observe | adapters | web | demo <- cli
+      <- worker | timeline <- desk <- host <- observe | adapters | web | demo <- cli
 
 Every import counts: at the top, inside a function, below TYPE_CHECKING, relative, and a written-out
 `import_module("perdure...")`. Rooms that share a place do not import each other. Walls inside the line:
@@ -32,6 +32,7 @@ LINE = (
     ("agent",),
     ("runtime",),
     ("worker", "timeline"),
+    ("desk",),
     ("host",),
     ("observe", "adapters", "web", "demo"),
     ("cli",),

@@ -147,6 +147,7 @@ class Agent(Generic[S, G, R]):
         self.step_fn: Callable[[Run[S, G, R]], Awaitable[None]] | None = None
         self.migrations: dict[int, Migration] = {}
         self.authorize_fn: Authorize | None = None
+        self.notices: dict[str, Tool[..., Any]] = {}  # they tell people of approvals
         self._listed: set[tuple[int, int]] = set()
         self._state: Any = dict[str, Any] if state is None else state
         self._goal: Any = str if goal is None else goal
@@ -218,8 +219,9 @@ class Agent(Generic[S, G, R]):
         return tool.identity in self._listed
 
     def tool_named(self, name: str) -> Tool[..., Any] | None:
-        """The tool, model or fact of this name, if one is listed."""
-        return self.tools.get(name) or self.models.get(name) or self.facts.get(name)
+        """The tool, model or fact of this name, if one is listed; also one that tells people of approvals."""
+        listed = self.tools.get(name) or self.models.get(name) or self.facts.get(name)
+        return listed or self.notices.get(name)
 
     def tool_schemas(self, style: SchemaStyle) -> list[dict[str, Any]]:
         """The tools that are offered to the model, as its API wants them.
@@ -244,6 +246,18 @@ class Agent(Generic[S, G, R]):
             raise self._bad(
                 f"it lists {name}, which is not declared", "decorate it with @perdure.tool(effect=...)"
             )
+        self._unrivalled(entry)
+        listed = {"tool": self.tools, "model": self.models, "fact": self.facts}[entry.kind]
+        listed[entry.name] = entry
+        self._listed.add(entry.identity)
+        for premise in entry.options.premises:
+            self._register(premise.fact)
+        approval = entry.options.approval
+        if approval is not None and isinstance(approval.notify, Tool):
+            self.notices[approval.notify.name] = self._unrivalled(approval.notify)
+
+    def _unrivalled(self, entry: Tool[..., Any]) -> Tool[..., Any]:
+        """Refuse one that is bound to nothing, or whose name another one has here."""
         if entry.unbound_in is not None:
             raise self._unbound(entry)
         other = self.tool_named(entry.name)
@@ -252,11 +266,7 @@ class Agent(Generic[S, G, R]):
                 f"it lists two of the name {entry.name!r}: {other.origin} and {entry.origin}",
                 f'list {entry.name}.replace(name="...") instead',
             )
-        listed = {"tool": self.tools, "model": self.models, "fact": self.facts}[entry.kind]
-        listed[entry.name] = entry
-        self._listed.add(entry.identity)
-        for premise in entry.options.premises:
-            self._register(premise.fact)
+        return entry
 
     # ------------------------------------------------------------------------------------------- what it does
 

@@ -265,6 +265,15 @@ def _check_approval(declared: Declared, approval: Approval) -> None:
         return
     if not is_a(notify, Declared) or notify.kind != "tool":
         raise _bad(declared, "Approval(notify=) is not a declared tool", '@perdure.tool(effect="idempotent")')
+    needed = [name for name in notify.parameters.names if name not in notify.parameters.defaults]
+    if len(notify.parameters.names) < 1 or len(needed) > 1:
+        raise _bad(
+            declared,
+            f"{notify.name} in Approval(notify=) does not take one thing, the request",
+            f"async def {notify.name}(request: ApprovalRequest): ...",
+        )
+    if notify.options.approval is not None:
+        raise _bad(declared, f"{notify.name} in Approval(notify=) needs an approval itself")
     effect = notify.options.effect
     if callable(effect) or STRICTNESS[effect] > STRICTNESS["idempotent"]:
         raise _bad(

@@ -6,11 +6,12 @@ cannot work is refused here, when it is made. Knows nothing of tools, runs or ti
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from perdure.clock import SECOND
 from perdure.errors import BadSetting
@@ -165,23 +166,42 @@ class ApprovalRequest:
     expires: datetime
 
 
+OnExpiry: TypeAlias = Literal["deny", "ask", "hold"]
+"""What becomes of a call when nobody decides in time: it fails, asks again, or holds its run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Approval:
     """A call that needs a person's permission.
 
     `when` takes the tool's arguments by name and says whether this call needs it (None: always). `expires` is
-    how long the request stays open (None: the agent's wait limit). `by` is the role that may decide, or a
-    function of the principal and the request. `notify` is an idempotent tool that tells people.
+    how long the request stays open (None: the agent's wait limit); a permission that was given in time must
+    be used within as long again. `by` is the role that may decide, or a plain function of the principal and
+    the request. `notify` is an idempotent tool that takes the request and tells people. `quorum`: how many
+    different people must agree. `on_expiry`: when nobody decides in time, the call fails (A401), asks again,
+    or holds the run.
     """
 
     when: Callable[..., bool] | None = None
     expires: timedelta | None = None
     by: str | Callable[[Principal, ApprovalRequest], bool] | None = None
     notify: Callable[[ApprovalRequest], Awaitable[object]] | None = field(default=None)
+    quorum: int = 1
+    on_expiry: OnExpiry = "deny"
 
     def __post_init__(self) -> None:
         if self.expires is not None and self.expires <= timedelta(0):
             raise BadSetting(f"Approval(expires={self.expires!r}): the time to decide is longer than 0")
+        if not is_a(self.quorum, int) or self.quorum < 1:
+            raise BadSetting(f"Approval(quorum={self.quorum!r}): at least 1 person decides")
+        if self.on_expiry not in get_args(OnExpiry):
+            raise BadSetting(
+                f"Approval(on_expiry={self.on_expiry!r}): one of {', '.join(get_args(OnExpiry))}"
+            )
+        if self.by is not None and not (is_callable(self.by) or (is_a(self.by, str) and self.by)):
+            raise BadSetting(f"Approval(by={self.by!r}): a role, or a function of principal and request")
+        if inspect.iscoroutinefunction(self.by):
+            raise BadSetting("Approval(by=) is async: its answer would always be a yes; write a plain def")
 
 
 @dataclass(frozen=True, slots=True)

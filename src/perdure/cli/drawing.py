@@ -40,6 +40,12 @@ _MARKS = {
     "late": ("«", "yellow"),
     "wait": ("⏸", "blue"),
     "woke": ("▶", "blue"),
+    "asked": ("⏸", "bold magenta"),
+    "granted": ("▶", "green"),
+    "denied": ("⊘", "red"),
+    "expired": ("⊘", "yellow"),
+    "voided": ("⊘", "yellow"),
+    "used": ("▶", "dim"),
     "cancel": ("⊘", "red"),
     "raised": ("+", "green"),
     "step": ("─", "dim"),
@@ -148,6 +154,8 @@ def _notch(line: Line) -> tuple[str, str]:
     """What a line that is no call says, and what it adds."""
     detail = [clean(part) for part in line.detail]
     text = clean(line.text)
+    if line.kind in _PERMISSIONS:
+        return _permission(line, text, detail)
     match line.kind:
         case "started":
             return f"started {text}", moment(line.at)
@@ -176,10 +184,23 @@ def _notch(line: Line) -> tuple[str, str]:
             return f"held: {text}", " · ".join(detail)
         case "released":
             return f"released by {text}", " · ".join(_given(detail))
-        case "finished":
-            return text, ""
         case _:
             return text, " · ".join(detail)
+
+
+_PERMISSIONS = frozenset({"asked", "granted", "denied", "expired", "voided", "used"})
+
+
+def _permission(line: Line, text: str, detail: list[str]) -> tuple[str, str]:
+    """What a line says that tells of a request for a permission."""
+    match line.kind:
+        case "asked":
+            until = "no end" if line.until >= NEVER else f"until {moment(line.until)}"
+            return f"asks whether it may: {text}", " · ".join([*detail, until])
+        case "granted" | "denied":
+            return f"{line.kind} by {text}", " · ".join(detail)
+        case _:
+            return f"approval {line.kind}", " · ".join([text, *detail])
 
 
 def _inside(detail: list[str]) -> tuple[str, list[str]]:

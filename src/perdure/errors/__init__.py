@@ -6,6 +6,7 @@
       ResumeError            a run and today's code or caller disagree         (R…)
       CallError              one call could not be made, or its outcome        (T…)
       BudgetError            what a run may use, and what it asks for          (B…)
+      ApprovalError          a person's permission is missing or refused       (A…)
       SchemaError            stored data and a declared type disagree          (M…)
       FaceError              a command or request was wrong                    (U…)
 
@@ -15,6 +16,18 @@ Every error says what happened, what is safe now, and a remedy; `perdure explain
 class's docstring. Facts are attributes, and every error survives pickling.
 """
 
+from perdure.errors.approvals import (
+    AlreadyDecided,
+    ApprovalDenied,
+    ApprovalError,
+    ApprovalExpired,
+    ApprovalVoided,
+    CodeMissing,
+    EditRefused,
+    LookAgain,
+    NoSuchApproval,
+    NotYours,
+)
 from perdure.errors.budgets import (
     BudgetBelowSpent,
     BudgetError,
@@ -125,8 +138,13 @@ from perdure.errors.stores import (
 )
 
 __all__ = [
+    "AlreadyDecided",
     "AmbiguousRun",
     "AppNotFound",
+    "ApprovalDenied",
+    "ApprovalError",
+    "ApprovalExpired",
+    "ApprovalVoided",
     "BadArguments",
     "BadDeclaration",
     "BadGoal",
@@ -141,11 +159,13 @@ __all__ = [
     "CallFailed",
     "CallOutsideStep",
     "CannotWrite",
+    "CodeMissing",
     "ConfigError",
     "Damaged",
     "DemoFailed",
     "DiskFull",
     "Diverged",
+    "EditRefused",
     "EffectRefused",
     "Expired",
     "ExtraMissing",
@@ -156,11 +176,13 @@ __all__ = [
     "InboxMoved",
     "LeaseLost",
     "LeftUnknown",
+    "LookAgain",
     "LoopRunning",
     "NewerFormat",
     "NoRun",
     "NoRuntime",
     "NoStore",
+    "NoSuchApproval",
     "NoSuchLimit",
     "NoSuchRun",
     "NotAStore",
@@ -168,6 +190,7 @@ __all__ = [
     "NotRepeatable",
     "NotServed",
     "NotStorable",
+    "NotYours",
     "NothingToResolve",
     "OtherBudget",
     "OtherGoal",

@@ -112,6 +112,7 @@ class Journal:
         self._pending_bytes = 0
         self._pending_blobs: list[Blob] = []
         self._pending_taken: list[int] = []
+        self._taken = 0  # the last message that became events
         self._pending_receipts: list[Receipt] = []
         self._vital = False
         self._acting: set[str] = set()
@@ -210,6 +211,7 @@ class Journal:
             self._pending.append(self._encode(body))
         self._pending_receipts.extend(receipts)
         self._pending_taken.extend(taken)
+        self._taken = max(self._taken, *taken) if taken else self._taken
         if receipts or any(isinstance(body, _VITAL) for body in bodies):
             self._vital = True
 
@@ -388,6 +390,8 @@ class Journal:
         saved = (self.record, self._digest, self._tail_bytes)
         try:
             self._add_early()
+            if not (group := self._unmoved(group)):
+                return
             self.flush()
             saved = (self.record, self._digest, self._tail_bytes)
             events = tuple(self._encode(body) for bodies, _, _ in group for body in bodies)
@@ -416,6 +420,17 @@ class Journal:
                 done.set_exception(error)
             else:
                 done.set_result(None)
+
+    def _unmoved(self, group: list[_Intended]) -> list[_Intended]:
+        """Refuse at once what the store would: a message has been taken that an intent knew nothing of.
+
+        What that message meant is in the record already, so that the intended facts may not even fold.
+        """
+        for _, fences, done in group:
+            if fences.inbox_seen is not None and fences.inbox_seen < self._taken:
+                what = f"message {self._taken} of run {self.run_id} was taken after {fences.inbox_seen}"
+                done.set_exception(InboxMoved(what, run_id=self.run_id))
+        return [one for one in group if not one[2].done()]
 
     async def _try(self, batch: Batch) -> BaseException | None:
         """Write one batch apart from the rest; a refused fence or a full disk leaves the journal usable."""
@@ -460,6 +475,7 @@ class Journal:
                 act=inside,
                 act_seconds=seconds,
                 inbox_seen=fences.inbox_seen,
+                not_after=fences.not_after,
             )
             batch = self._marked(batch)
             future = self.store.append(batch)

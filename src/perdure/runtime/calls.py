@@ -20,6 +20,8 @@ from perdure import codec
 from perdure.agent import Call, NotDone, Tool, call_scope
 from perdure.clock import SECOND
 from perdure.errors import (
+    ApprovalDenied,
+    ApprovalExpired,
     BlockingTool,
     CallFailed,
     EffectRefused,
@@ -40,27 +42,20 @@ from perdure.errors import (
     TransactionTooLong,
 )
 from perdure.journal import Fences
-from perdure.runtime import budgets, guards, reconcile, waits
+from perdure.runtime import approvals, budgets, guards, reconcile, waits
 from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive, resolve
 from perdure.runtime.execution import Branch, Execution, Interrupted
 from perdure.runtime.giving_up import give_up, told
+from perdure.runtime.head import check_size, head_of
 from perdure.runtime.messages import late_events
-from perdure.runtime.tree import argument_digest
 from perdure.runtime.wanted import NOTHING, Wanted
 from perdure.state import events as e
 from perdure.state.record import CallRecord
 from perdure.store.protocol import Tx
 
 log = logging.getLogger("perdure.run")
-
-REF_BYTES = 24
-"""An argument at least so long is looked for in what the step has recorded already."""
-
-KEPT_BYTES = 128
-"""A longer argument of a read is digested and not kept: repeating the read takes today's."""
-
 
 _UNFIT: tuple[type[Exception], ...] = (NotStorable, ShapeMismatch)
 """Why a result cannot be given to the step, however often it is asked for."""
@@ -76,11 +71,12 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
     call = wanted.call
     if call is not None:
         execution.replay.asked(path)
-        if call.name != head.name or call.digest != head.digest:
+        if call.name != head.name or approvals.asked_digest(execution.record, call) != head.digest:
             execution.diverge(branch, call.intent or call.seq, _difference(execution, call, head, tool))
     elif (wait := execution.record.waits.get(path)) is not None:
         detail = f"at {path} recorded {waits.words(wait)}; the code asks for {tool.name} ({tool.source})"
         execution.diverge(branch, wait.seq, detail)
+    approvals.recall(execution, path)
     execution.replay.enter()
     try:
         if call is not None and call.settled:
@@ -161,38 +157,6 @@ def _given_up(wanted: Wanted) -> None:
         wanted.drive.journal.append_soon(_not_sent(call.path, call.attempt, "it was given up", usage))
 
 
-def head_of(execution: Execution, tool: Tool[..., Any], args: dict[str, Any]) -> e.CallHead:
-    """Which call it is: arguments as stored, and a digest over name and arguments."""
-    recorded, digests = [], [tool.name.encode("utf-8", "surrogatepass")]
-    values, effect = execution.values, tool.effect_of(args)
-    for name, value in args.items():
-        argument, digest = _argument(execution, name, value, values)
-        if isinstance(argument, bytes) and len(argument) > KEPT_BYTES:
-            if effect == "read":
-                argument = e.Omitted(len(argument))
-            else:
-                _check_size(execution.drive, argument, value, f"$.{name}")
-        recorded.append((name, argument))
-        digests.append(name.encode())
-        digests.append(digest)
-    return e.CallHead(tool.name, effect, tuple(recorded), codec.digest(*digests))
-
-
-def _argument(execution: Execution, name: str, value: Any, values: Any) -> tuple[e.Argument, bytes]:
-    if isinstance(value, list):
-        known = execution.live.argument(value, values)
-        if known is not None:
-            return known
-    data = codec.encode(value, where=f"$.{name}")
-    digest = argument_digest(value) if isinstance(value, list) else codec.digest(data)
-    if len(data) >= REF_BYTES:
-        for seq, stored in values.items():
-            start = stored.find(data)
-            if start >= 0:
-                return e.Ref(seq, start, len(data)), digest
-    return data, digest
-
-
 def serve(tool: Tool[..., Any], call: CallRecord) -> Any:
     """What a settled call gives the step: live, replayed and reconciled alike."""
     if call.standing == "done":
@@ -216,6 +180,8 @@ def _replayed(wanted: Wanted, call: CallRecord) -> Any:
 
 
 _OWN: tuple[type[Exception], ...] = (
+    ApprovalDenied,
+    ApprovalExpired,
     BlockingTool,
     CallFailed,
     EffectRefused,
@@ -260,13 +226,14 @@ async def _attempt(wanted: Wanted) -> None:
     """Intend, act, settle: once. Afterwards the record says what came of it."""
     options, host = wanted.tool.options, wanted.drive.host
     await guards.guard(wanted)
+    if wanted.settled:
+        return
     if options.limit is None and options.rate is None and wanted.execution.room is None:
         await _admitted(wanted)
         return
     async with wanted.execution.room or nullcontext(), host.limits.admit(wanted.tool):
         await guards.guard(wanted)  # time has passed
-        call = wanted.call
-        if call is None or not call.settled:
+        if not wanted.settled:
             await _admitted(wanted)
 
 
@@ -275,10 +242,10 @@ async def _admitted(wanted: Wanted) -> None:
         await _made(wanted)
         return
     try:
-        while not await budgets.afford(
-            wanted
-        ):  # last of all guards: its pledge stands until the attempt is over
+        while not await budgets.afford(wanted):  # the last guard: its pledge stands until the attempt is over
             await guards.guard(wanted)
+            if wanted.settled:
+                return
         await _made(wanted)
     except PriceUnknown as error:
         call = _identity(wanted, 0.0)
@@ -295,7 +262,8 @@ async def _made(wanted: Wanted) -> None:
     if effect == "transactional":
         await _transact(wanted, call)
         return
-    if effect != "read":
+    permitted = wanted.grounds.not_after is not None
+    if effect != "read" or permitted:  # what is permitted once is written first
         await drive.lease_outlasts(seconds)
         if not await _intend(wanted, call):
             return
@@ -306,7 +274,7 @@ async def _made(wanted: Wanted) -> None:
             drive.journal.append_soon(_not_sent(call.path, call.attempt, "the lease was gone"))
             raise
     queued = 0
-    if effect == "read" and wanted.reserved is not None:
+    if effect == "read" and not permitted and wanted.reserved is not None:
         queued = await _queue_intent(wanted, call)
     reached("call.act")
     await _act(wanted, call, queued)
@@ -356,8 +324,11 @@ async def _intend(wanted: Wanted, call: Call) -> bool:
     drive = wanted.drive
     while True:
         guards.forbid(wanted)
-        if (now := wanted.call) is not None and now.settled:
+        if wanted.settled:
             return False
+        if not guards.holds(wanted):
+            await guards.guard(wanted)
+            continue
         reached("intent.write")
         try:
             await drive.journal.intend((*wanted.grounds.facts, _intent(wanted, call)), _fences(wanted))
@@ -441,20 +412,8 @@ def _checked_result(drive: Drive, tool: Tool[..., Any], result: Any) -> tuple[by
     Raises NotStorable, ShapeMismatch.
     """
     value = codec.encode(result, where="$.result")
-    _check_size(drive, value, result, "$.result")
+    check_size(drive, value, result, "$.result")
     return value, tool.result_shape.restore(codec.decode(value), where=f"$.{tool.name}")
-
-
-def _check_size(drive: Drive, data: bytes, value: Any, where: str) -> None:
-    """Refuse what the store would not take, where it comes from. Raises NotStorable."""
-    most = drive.host.store.value_bytes
-    if len(data) > most:
-        raise NotStorable(
-            f"{where} has {len(data)} bytes; the store takes at most {most}",
-            remedy="keep the large thing elsewhere (a file, an object store) and pass on its address",
-            path=where,
-            type_name=type(value).__name__,
-        )
 
 
 def _cause(error: BaseException) -> Any:
@@ -513,6 +472,8 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         await drive.lease_outlasts(0.0)
         seconds = timeout.total_seconds() if timeout else 1.0
         guards.forbid(wanted)
+        if not guards.holds(wanted):
+            return
         await drive.journal.transact(act, seconds=seconds, fences=_fences(wanted))
         reached("transact.committed")
     except (InboxMoved, Expired):

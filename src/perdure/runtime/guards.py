@@ -1,28 +1,38 @@
 """What must hold before anything is asked of the outside, in one order (DESIGN: the life of a call).
 
 Asked again whenever time has passed: after a wait for a place, after a message, after a refused fence. Keeps
-law 17: no call acts whose intent follows an accepted cancel.
+law 17: no call acts whose intent follows an accepted cancel or denial.
 """
 
 from __future__ import annotations
 
+from perdure.runtime import approvals
 from perdure.runtime.wanted import Grounds, Wanted
-from perdure.state import events as e
 
 
 async def guard(wanted: Wanted) -> None:
-    """Ask every guard; afterwards `wanted.grounds` says what the act rests on. Unwinds where one says no."""
-    execution, branch, tool = wanted.execution, wanted.branch, wanted.tool
+    """Ask every guard; afterwards `wanted.grounds` says what the act rests on. Unwinds where one says no.
+
+    A guard may also settle the call (it was denied): then nothing is acted.
+    """
+    execution = wanted.execution
     if execution.drive.has_not_looked:
         await execution.drive.glance()
     forbid(wanted)
     wanted.grounds = Grounds()
-    if tool.needs_approval(wanted.args):
-        detail = f"{tool.name} needs an approval, and this release cannot ask for one; it was not called"
-        execution.hold(
-            branch, e.RunHeld("approval-needed", detail, (f"perdure cancel {execution.drive.run_id}",))
-        )
+    approvals.apply_edit(wanted)
+    if wanted.tool.options.approval is not None:
+        permission = await approvals.permission(wanted)
+        if approvals.apply_edit(wanted):
+            await guard(wanted)
+            return
+        wanted.grounds = Grounds(permission.facts, permission.not_after)
     forbid(wanted)
+
+
+def holds(wanted: Wanted) -> bool:
+    """Whether what the guards found is still so. Asked where fences are taken, with no await between."""
+    return approvals.holds(wanted)
 
 
 def forbid(wanted: Wanted) -> None:

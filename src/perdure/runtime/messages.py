@@ -14,8 +14,10 @@ from msgspec import Struct
 
 from perdure import codec
 from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, records
+from perdure.runtime.decisions import decision_events
 from perdure.runtime.raising import raising_events
 from perdure.state import events as e
+from perdure.state.fold import fold
 from perdure.state.record import CallRecord, RunRecord, WaitRecord
 from perdure.store.protocol import Inbound
 
@@ -67,11 +69,21 @@ def message_events(record: RunRecord, message: Inbound, run_id: str) -> tuple[e.
             return _released(record, message.kind, data, by)
         case "budget":
             return raising_events(record, data, by)
+        case "approve" | "deny":
+            return decision_events(record, message, data)
         case "late":
             return late_events(record, run_id, late_of(message.data).receipt, str(data["key"]))
         case _:
             log.error("run %s: a message of the unknown kind %r was passed over", run_id, message.kind)
             return ()
+
+
+def foreseen(record: RunRecord, inbox: Iterable[Inbound], run_id: str) -> RunRecord:
+    """The run as it will be once these messages are taken, as far as they alone decide."""
+    for message in inbox:
+        for body in message_events(record, message, run_id):
+            record = fold(record, e.Event(record.seq + 1, message.at, 0, body), codec.decode)
+    return record
 
 
 def _resolved(record: RunRecord, data: dict[str, Any], by: str) -> tuple[e.AnyBody, ...]:

@@ -34,7 +34,9 @@ class Wanted(Struct, eq=False):
 
     `result`: what it came to just now, as it was recorded. `given`: the step has been given its outcome.
     `grounds`: what the guards found when they were last asked. `reserved`: what its intent reserves of a
-    budget; None if it has no part in one.
+    budget; None if it has no part in one. `premises`: the facts that it rests on, as they are now. `args` and
+    `head` are what runs: a person may have put other arguments in the place of those that the code asks for,
+    `first_args` and `first_head`; `edited_for` is the approval, `misfit` why they do not fit.
     """
 
     execution: Execution
@@ -47,6 +49,14 @@ class Wanted(Struct, eq=False):
     given: bool = False
     grounds: Grounds = Grounds()
     reserved: Amount | None = None
+    premises: tuple[e.Premised, ...] = ()
+    edited_for: str = ""
+    misfit: str = ""
+    first_args: dict[str, Any] = {}
+    first_head: e.CallHead = NOTHING
+
+    def __post_init__(self) -> None:
+        self.first_args, self.first_head = self.args, self.head
 
     @property
     def drive(self) -> Drive:
@@ -57,3 +67,9 @@ class Wanted(Struct, eq=False):
     def call(self) -> CallRecord | None:
         """What is recorded of it."""
         return self.execution.record.calls.get(self.path)
+
+    @property
+    def settled(self) -> bool:
+        """Whether its outcome is known: there is nothing left to act."""
+        call = self.call
+        return call is not None and call.settled

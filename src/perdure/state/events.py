@@ -254,6 +254,80 @@ class SignalReceived(Body, frozen=True, array_like=True, tag="signal.received"):
     accepted: int
 
 
+class Premised(Struct, frozen=True, array_like=True):
+    """A fact that a permission rests on, as it was when it was asked for. `digest`: of name and arguments."""
+
+    name: str
+    digest: bytes
+    value: bytes
+
+
+class ApprovalRequested(Body, frozen=True, array_like=True, tag="approval.requested"):
+    """A person is asked to permit one call: this head, this tool schema, on these premises.
+
+    `by` says who may decide: "" anyone, "role:NAME", "function" (the tool declares one). `quorum`: how many
+    must agree. `round`: how many requests the run had made before. A decision is in time before `deadline`.
+    """
+
+    path: str
+    id: str
+    head: CallHead
+    schema: bytes
+    deadline: int
+    by: str = ""
+    quorum: int = 1
+    round: int = 0
+    premises: tuple[Premised, ...] = ()
+
+
+class ApprovalGranted(Body, frozen=True, array_like=True, tag="approval.granted"):
+    """A person permits the call. `edit`: arguments, as value bytes, that shall take the place of those asked.
+
+    `message` is the inbox position of the decision, `until` the moment before which it must be used.
+    """
+
+    path: str
+    id: str
+    principal: str
+    note: str
+    edit: tuple[tuple[str, bytes], ...]
+    roles: tuple[str, ...]
+    message: int
+    until: int
+
+
+class ApprovalDenied(Body, frozen=True, array_like=True, tag="approval.denied"):
+    """A person forbids the call, or takes back what was granted and not used yet."""
+
+    path: str
+    id: str
+    principal: str
+    note: str
+    message: int
+
+
+class ApprovalExpired(Body, frozen=True, array_like=True, tag="approval.expired"):
+    """Nobody decided in time."""
+
+    path: str
+    id: str
+
+
+class ApprovalVoided(Body, frozen=True, array_like=True, tag="approval.voided"):
+    """What was asked for is no longer what would be done."""
+
+    path: str
+    id: str
+    why: str
+
+
+class ApprovalUsed(Body, frozen=True, array_like=True, tag="approval.used"):
+    """The permission is used up, in the commit of the intent that it permits."""
+
+    path: str
+    id: str
+
+
 class CancelRequested(Body, frozen=True, array_like=True, tag="cancel.requested"):
     """Someone asked to end the run; no new intent is written from here on."""
 
@@ -322,6 +396,12 @@ AnyBody: TypeAlias = (
     | WaitOpened
     | WaitClosed
     | SignalReceived
+    | ApprovalRequested
+    | ApprovalGranted
+    | ApprovalDenied
+    | ApprovalExpired
+    | ApprovalVoided
+    | ApprovalUsed
     | CancelRequested
     | BudgetRaised
     | StepCommitted

@@ -19,7 +19,17 @@ from perdure.state import events as e
 from perdure.state.amount import NOTHING, Amount
 from perdure.state.ledger import reserve, settle, settle_all
 from perdure.state.patch import Work
-from perdure.state.record import CallRecord, Hold, Ledger, RunRecord, SignalRecord, Spent, WaitRecord
+from perdure.state.record import (
+    ApprovalRecord,
+    CallRecord,
+    Grant,
+    Hold,
+    Ledger,
+    RunRecord,
+    SignalRecord,
+    Spent,
+    WaitRecord,
+)
 
 Read: TypeAlias = Callable[[bytes], Any]
 """Value bytes to plain data."""
@@ -236,6 +246,74 @@ def _signal(record: RunRecord, event: e.Event, body: e.SignalReceived, work: Wor
     return {"signals": (*record.signals, signal)}
 
 
+def _asked(record: RunRecord, event: e.Event, body: e.ApprovalRequested, work: Work) -> Changes:
+    before = record.approvals.get(body.path)
+    if before is not None and before.open:
+        raise Damaged(f"approval {body.id} is asked for while {before.id} is open", seq=event.seq)
+    asked = ApprovalRecord(
+        body.path,
+        body.id,
+        body.head,
+        body.schema,
+        body.deadline,
+        body.by,
+        body.quorum,
+        body.round,
+        body.premises,
+        event.seq,
+        event.at,
+    )
+    return {"approvals": {**record.approvals, body.path: asked}, "asked": record.asked + 1}
+
+
+def _approval(record: RunRecord, event: e.Event, body: Any, *standings: str) -> ApprovalRecord:
+    """The approval that an event speaks of, which must stand so."""
+    asked = record.approvals.get(body.path)
+    if asked is None or asked.id != body.id or asked.standing not in standings:
+        raise Damaged(
+            f"event {event.seq} speaks of approval {body.id}, which does not stand so", seq=event.seq
+        )
+    return asked
+
+
+def _granted(record: RunRecord, event: e.Event, body: e.ApprovalGranted, work: Work) -> Changes:
+    asked = _approval(record, event, body, "pending")
+    grant = Grant(body.principal, body.roles, body.note, event.at)
+    # Who agreed before somebody put other arguments in has not agreed to those.
+    kept = asked.grants if asked.edit == body.edit else ()
+    if any(one.principal == body.principal for one in kept):
+        raise Damaged(f"approval {body.id} is granted twice by {body.principal}", seq=event.seq)
+    grants = (*kept, grant)
+    standing = "granted" if len(grants) >= asked.quorum else "pending"
+    asked = replace(asked, standing=standing, grants=grants, edit=body.edit, until=body.until)
+    return _decided(record, event, asked, body.principal, body.note)
+
+
+def _denied(record: RunRecord, event: e.Event, body: e.ApprovalDenied, work: Work) -> Changes:
+    asked = replace(_approval(record, event, body, "pending", "granted"), standing="denied")
+    return _decided(record, event, asked, body.principal, body.note)
+
+
+def _expired(record: RunRecord, event: e.Event, body: e.ApprovalExpired, work: Work) -> Changes:
+    asked = replace(_approval(record, event, body, "pending"), standing="expired")
+    return _decided(record, event, asked, "", "")
+
+
+def _voided(record: RunRecord, event: e.Event, body: e.ApprovalVoided, work: Work) -> Changes:
+    asked = replace(_approval(record, event, body, "pending", "granted", "used"), standing="voided")
+    return _decided(record, event, asked, "", body.why)
+
+
+def _used_up(record: RunRecord, event: e.Event, body: e.ApprovalUsed, work: Work) -> Changes:
+    asked = replace(_approval(record, event, body, "granted"), standing="used")
+    return {"approvals": {**record.approvals, body.path: asked}}
+
+
+def _decided(record: RunRecord, event: e.Event, asked: ApprovalRecord, by: str, note: str) -> Changes:
+    asked = replace(asked, decided_by=by, decided_at=event.at, note=note)
+    return {"approvals": {**record.approvals, asked.path: asked}}
+
+
 def _cancel(record: RunRecord, event: e.Event, body: e.CancelRequested, work: Work) -> Changes:
     return {} if record.cancel is not None else {"cancel": body.by}
 
@@ -257,6 +335,7 @@ def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, work: W
         "failures": 0,
         "calls": {},
         "waits": {},
+        "approvals": {},
         "spent": replace(record.spent, steps=record.spent.steps + 1),
     }
 
@@ -264,12 +343,16 @@ def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, work: W
 def _restarted(record: RunRecord, event: e.Event, body: e.StepRestarted, work: Work) -> Changes:
     calls = {path: call for path, call in record.calls.items() if _first_seq(call) <= body.keep}
     waits = {path: wait for path, wait in record.waits.items() if wait.seq <= body.keep}
+    approvals = {
+        path: asked if asked.seq <= body.keep else _dropped(asked) for path, asked in record.approvals.items()
+    }
     failed = body.keep >= record.seq  # nothing is forgotten: the step raised, and is executed again as it is
     return {
         **_forgotten(record, [path for path in record.calls if path not in calls]),
         "calls": calls,
         "waits": waits,
         "signals": _given_back(record, waits),
+        "approvals": approvals,
         "restart": record.restart + (1 if body.fresh else 0),
         "failures": record.failures + (1 if failed else 0),
     }
@@ -289,6 +372,13 @@ def _forgotten(record: RunRecord, paths: Iterable[str]) -> Changes:
         return {}
     ledger, spent = settle_all(record.ledger, record.spent, paths)
     return {"ledger": ledger, "spent": spent}
+
+
+def _dropped(asked: ApprovalRecord) -> ApprovalRecord:
+    """A request that was forgotten with the calls around it: whoever answers it is told so."""
+    if not asked.open and asked.standing != "used":
+        return asked
+    return replace(asked, standing="voided", note="the step was begun anew")
 
 
 def _first_seq(call: CallRecord) -> int:
@@ -311,6 +401,7 @@ def _finished(record: RunRecord, event: e.Event, body: e.RunFinished, work: Work
         "held": None,
         "calls": {},
         "waits": {},
+        "approvals": {},
     }
 
 
@@ -325,6 +416,12 @@ _FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Work], Changes]] = {
     e.WaitOpened: _wait_opened,
     e.WaitClosed: _wait_closed,
     e.SignalReceived: _signal,
+    e.ApprovalRequested: _asked,
+    e.ApprovalGranted: _granted,
+    e.ApprovalDenied: _denied,
+    e.ApprovalExpired: _expired,
+    e.ApprovalVoided: _voided,
+    e.ApprovalUsed: _used_up,
     e.CancelRequested: _cancel,
     e.BudgetRaised: _raised,
     e.StepCommitted: _committed,

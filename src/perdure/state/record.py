@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from perdure.state.amount import NOTHING, Amount, Limits
-from perdure.state.events import Argument, Effect, WaitKind
+from perdure.state.events import Argument, CallHead, Effect, Premised, WaitKind
 
 Status: TypeAlias = Literal[
     "ready", "running", "waiting", "held", "succeeded", "failed", "cancelled", "retired"
@@ -90,6 +90,51 @@ class WaitRecord(Struct, frozen=True, array_like=True):
     signal: SignalRecord | None = None
 
 
+Permission: TypeAlias = Literal["pending", "granted", "used", "denied", "expired", "voided"]
+"""How a request for a permission stands."""
+
+
+class Grant(Struct, frozen=True, array_like=True):
+    """One person's yes, and when it was given."""
+
+    principal: str
+    roles: tuple[str, ...]
+    note: str
+    at: int
+
+
+class ApprovalRecord(Struct, frozen=True, array_like=True):
+    """The newest request for a permission at one path of the open step.
+
+    `edit`: arguments that the people who agreed have put in the place of those asked; what they agreed to is
+    used before `until`. `decided_by`, `note` and `decided_at` tell of the decision that made it what it is.
+    """
+
+    path: str
+    id: str
+    head: CallHead
+    schema: bytes
+    deadline: int
+    by: str
+    quorum: int
+    round: int
+    premises: tuple[Premised, ...]
+    seq: int
+    asked_at: int
+    standing: Permission = "pending"
+    grants: tuple[Grant, ...] = ()
+    edit: tuple[tuple[str, bytes], ...] = ()
+    until: int = 0
+    decided_by: str = ""
+    decided_at: int = 0
+    note: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether it can still be used or forbidden."""
+        return self.standing in ("pending", "granted")
+
+
 class Hold(Struct, frozen=True, array_like=True):
     """Why the run needs a person, and what they can do."""
 
@@ -162,3 +207,5 @@ class RunRecord(Struct, frozen=True, array_like=True):
     failures: int = 0  # executions of the open step that ended in an exception, since a person looked
     signals: tuple[SignalRecord, ...] = ()  # those that no wait has taken yet, in their order
     ledger: Ledger | None = None  # None: no budget, and nothing to keep of it
+    approvals: dict[str, ApprovalRecord] = {}
+    asked: int = 0  # requests for a permission, in the whole run

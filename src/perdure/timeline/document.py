@@ -198,7 +198,12 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "goal": _value,
     "state": _value,
     "manifest": _value,
-    "principal": _value,
+    "principal": lambda who: _value(who) if isinstance(who, bytes) else jsonable(who),
+    "edit": lambda edit: {name: _value(value) for name, value in edit},
+    "schema": bytes.hex,
+    "premises": lambda facts: [
+        {"name": fact.name, "digest": fact.digest.hex(), "value": _value(fact.value)} for fact in facts
+    ],
     "head": _head,
     "budget": asdict,
     "reserved": asdict,

@@ -17,6 +17,7 @@ from perdure.state import events as e
 from perdure.state.amount import KINDS
 from perdure.state.wording import told
 from perdure.timeline.amounts import size
+from perdure.timeline.plain import brief
 
 Kind: TypeAlias = Literal[
     "started",
@@ -29,6 +30,12 @@ Kind: TypeAlias = Literal[
     "wait",
     "woke",
     "signal",
+    "asked",
+    "granted",
+    "denied",
+    "expired",
+    "voided",
+    "used",
     "cancel",
     "raised",
     "step",
@@ -191,7 +198,7 @@ def _started(scan: _Scan, event: e.Event, body: e.RunStarted) -> None:
     scan.add(event, "started", f"{body.agent} {body.version}".strip())
 
 
-_PAUSES = frozenset({"wait", "woke", "signal", "held", "released", "cancel"})
+_PAUSES = frozenset({"wait", "woke", "signal", "asked", "granted", "denied", "held", "released", "cancel"})
 """After these a run lies still, so that taking it up again is no sign of an interruption."""
 
 
@@ -252,6 +259,38 @@ def _signal(scan: _Scan, event: e.Event, body: e.SignalReceived) -> None:
     scan.add(event, "signal", body.name, *((f"from {body.by}",) if body.by else ()))
 
 
+def _asked(scan: _Scan, event: e.Event, body: e.ApprovalRequested) -> None:
+    args = {name: argument(value, scan.values) for name, value in body.head.args}
+    told = ", ".join(
+        f"{name}={value.where if isinstance(value, Reference) else brief(value)}"
+        for name, value in args.items()
+    )
+    text = f"{body.head.name}({told})"
+    scan.lines.append(Line(event.seq, event.at, scan.step, "asked", text, (body.id,), until=body.deadline))
+
+
+def _granted(scan: _Scan, event: e.Event, body: e.ApprovalGranted) -> None:
+    edit = [f"{name}={brief(plain(value))}" for name, value in body.edit]
+    detail = [body.id, *([f"edited: {', '.join(edit)}"] if edit else []), *([body.note] if body.note else [])]
+    scan.add(event, "granted", body.principal, *detail)
+
+
+def _denied(scan: _Scan, event: e.Event, body: e.ApprovalDenied) -> None:
+    scan.add(event, "denied", body.principal, body.id, *((body.note,) if body.note else ()))
+
+
+def _expired(scan: _Scan, event: e.Event, body: e.ApprovalExpired) -> None:
+    scan.add(event, "expired", body.id, "nobody decided in time")
+
+
+def _voided(scan: _Scan, event: e.Event, body: e.ApprovalVoided) -> None:
+    scan.add(event, "voided", body.id, body.why)
+
+
+def _used(scan: _Scan, event: e.Event, body: e.ApprovalUsed) -> None:
+    scan.add(event, "used", body.id)
+
+
 def _cancel(scan: _Scan, event: e.Event, body: e.CancelRequested) -> None:
     scan.add(event, "cancel", body.by, *((body.note,) if body.note else ()))
 
@@ -299,6 +338,12 @@ _READERS: dict[type, Callable[[_Scan, e.Event, Any], None]] = {
     e.WaitOpened: _wait_opened,
     e.WaitClosed: _wait_closed,
     e.SignalReceived: _signal,
+    e.ApprovalRequested: _asked,
+    e.ApprovalGranted: _granted,
+    e.ApprovalDenied: _denied,
+    e.ApprovalExpired: _expired,
+    e.ApprovalVoided: _voided,
+    e.ApprovalUsed: _used,
     e.CancelRequested: _cancel,
     e.BudgetRaised: _raised,
     e.StepCommitted: _committed,

@@ -15,7 +15,7 @@ from perdure.timeline import document
 from perdure.timeline.condition import condition
 from perdure.timeline.reason import why
 from perdure.timeline.view import lines
-from tests.unit.timeline.past import HELD, RECONCILED, START, STARTED, events, head, record
+from tests.unit.timeline.past import HELD, RECONCILED, REFUND, START, STARTED, events, head, record
 from tests.unit.timeline.test_condition import NOW, row
 
 
@@ -73,6 +73,22 @@ EVERYTHING: tuple[e.AnyBody, ...] = (
     e.WaitOpened("2/2", "sleep", START),
     e.WaitClosed("2/2", "due"),
     e.SignalReceived("paid", "s-1", codec.encode({"cents": 5}), "bank", START),
+    e.ApprovalRequested(
+        "2/5",
+        "r~0a",
+        REFUND,
+        b"\x01",
+        START,
+        premises=(e.Premised("order", b"\x02", codec.encode("open")),),
+    ),
+    e.ApprovalGranted("2/5", "r~0a", "ada", "", (("cents", codec.encode(4)),), ("finance",), 1, START),
+    e.ApprovalUsed("2/5", "r~0a"),
+    e.ApprovalRequested("2/6", "r~0b", REFUND, b"", START),
+    e.ApprovalDenied("2/6", "r~0b", "eve", "no", 2),
+    e.ApprovalRequested("2/7", "r~0c", REFUND, b"", START),
+    e.ApprovalExpired("2/7", "r~0c"),
+    e.ApprovalRequested("2/7", "r~0d", REFUND, b"", START),
+    e.ApprovalVoided("2/7", "r~0d", "its arguments changed"),
     e.CancelRequested("ada"),
     e.BudgetRaised("ada", Amount(usd=1_000_000_000), "more"),
     e.CallSettled("2/3", "done", codec.encode(1), e.CallHead("chat", "read", (("all", e.Omitted(9)),), b"")),

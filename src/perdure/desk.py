@@ -1,0 +1,312 @@
+"""What people and other programs send to a run: each verb is one message, durable and without a lease.
+
+A word that the run cannot take is refused before anything is written; where words race, the one that lies
+first in the inbox counts, and whoever lost is told so (laws 9, 10 and 17). Nothing here drives a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace as evolve
+
+from perdure import codec
+from perdure.agent import Agent, ApprovalRequest, Principal, Tool
+from perdure.clock import Clock
+from perdure.errors import (
+    ApprovalError,
+    ApprovalVoided,
+    BadArguments,
+    CodeMissing,
+    EditRefused,
+    NoSuchApproval,
+    NoSuchRun,
+    NothingToResolve,
+    NotYours,
+    RunEnded,
+    ShapeMismatch,
+)
+from perdure.journal import Past, history, load
+from perdure.recovery.verdicts import may_restart
+from perdure.runtime import approvals, decisions
+from perdure.runtime.drive import Host
+from perdure.runtime.idle import end_cancelled
+from perdure.runtime.messages import foreseen
+from perdure.runtime.raising import check_raise, message_of, more_of
+from perdure.state import events as e
+from perdure.state.fold import fold
+from perdure.state.record import ApprovalRecord, RunRecord
+from perdure.store.protocol import Inbound, Message, Store
+
+
+class Desk:
+    """The verbs by which a run is answered. `agents`: those whose code is at hand, by name."""
+
+    store: Store
+    clock: Clock
+    host: Host
+    agents: Mapping[str, Agent[Any, Any, Any]]
+
+    async def cancel(self, run_id: str, *, by: str, note: str = "") -> bool:
+        """Ask a run to end: no new intent from now on. True: it has ended. Raises RunEnded, NoSuchRun.
+
+        A run that nobody drives and in which nothing is open ends at once; else whoever drives it ends it,
+        once each of its calls has a verdict.
+        """
+        await self._send(run_id, "cancel", {"by": by, "note": note})
+        return await end_cancelled(self.store, self.host.worker, self.clock, run_id)
+
+    async def resolve(
+        self,
+        run_id: str,
+        path: str,
+        *,
+        by: str,
+        done: object = ...,
+        not_done: bool = False,
+        failed: str | None = None,
+        note: str = "",
+    ) -> None:
+        """Say what became of an unknown call: `done=RESULT`, `not_done=True` or `failed=MESSAGE`.
+
+        Raises NothingToResolve if the call is not open, BadArguments unless exactly one verdict is given.
+        """
+        given = [done is not ..., not_done, failed is not None]
+        if sum(given) != 1:
+            raise BadArguments("give exactly one of done=, not_done=True, failed=")
+        past = await load(self.store, run_id)
+        record = past.record
+        call = record.calls.get(path)
+        if any(_answers(message, path) for message in past.inbox):
+            raise NothingToResolve(
+                f"call {path} of run {run_id} has been answered; the next worker applies it",
+                remedy="perdure run or perdure worker carries the run on",
+                run_id=run_id,
+                path=path,
+            )
+        if call is None or call.standing not in ("open", "unknown"):
+            raise NothingToResolve(
+                f"run {run_id} has no call {path} whose outcome is open", run_id=run_id, path=path
+            )
+        verdict, value = "not_done", b""
+        if failed is not None:
+            verdict, value = "failed", codec.encode(codec.encode_error(RuntimeError(failed)))
+        elif done is not ...:
+            verdict, value = "done", self._result(record.agent, call.name, done)
+        said = {"path": path, "attempt": call.attempt, "verdict": verdict, "value": value}
+        data = {"by": by, "note": note, **said}
+        await self._send(run_id, "resolve", data)
+
+    def _result(self, agent_name: str, name: str, done: object) -> bytes:
+        """A person's result must fit the tool's declared type where the agent is known here."""
+        agent = self.agents.get(agent_name)
+        tool = None if agent is None else agent.tool_named(name)
+        if tool is not None:
+            tool.result_shape.restore(codec.plain(done, where="$.result"), where="$.result")
+        return codec.encode(done, where="$.result")
+
+    async def release(self, run_id: str, *, by: str, note: str = "") -> None:
+        """Let a held run go on as it is. Raises NothingToResolve if it is not held."""
+        await self._held(run_id)
+        await self._send(run_id, "release", {"by": by, "note": note})
+
+    async def raise_budget(self, run_id: str, *, by: str, why: str = "", **more: float) -> None:
+        """Give a run more: `usd=1`, `tokens=`, `calls=`, `steps=`, `seconds=`; one held for it goes on.
+
+        Recorded with who and why. Negative amounts take back what is neither spent nor reserved. Raises
+        BadSetting, NoSuchLimit, BudgetBelowSpent, RunEnded.
+        """
+        amount = more_of(more)
+        past = await load(self.store, run_id)
+        if past.row.terminal:
+            raise RunEnded(f"run {run_id} has ended as {past.row.status}", run_id=run_id)
+        check_raise(run_id, past.record, amount)
+        await self._send(run_id, "budget", message_of(amount, by, why))
+
+    async def retry(self, run_id: str, *, by: str, restart: bool = False, note: str = "") -> None:
+        """Execute a held run's open step again; with `restart`.
+
+        Without its records (only if nothing in it acts).
+        """
+        past = await self._held(run_id)
+        if restart and not may_restart(past.record):
+            raise NothingToResolve(
+                f"step {past.record.step + 1} of run {run_id} cannot begin anew: a call in it acts",
+                remedy=f"perdure retry {run_id} without --restart, or perdure cancel {run_id}",
+                run_id=run_id,
+            )
+        await self._send(run_id, "retry", {"by": by, "note": note, "restart": restart})
+
+    async def _held(self, run_id: str) -> Past:
+        past = await load(self.store, run_id)
+        if past.row.terminal:
+            raise RunEnded(f"run {run_id} has ended as {past.row.status}", run_id=run_id)
+        if past.record.held is None:
+            raise NothingToResolve(f"run {run_id} is not held", run_id=run_id)
+        return past
+
+    async def _send(self, run_id: str, kind: str, data: dict[str, Any]) -> None:
+        await self.store.deliver(Message(run_id, self.clock.new_id(), kind, codec.encode(data)))
+
+    # -- permissions
+
+    async def approve(
+        self, approval_id: str, *, by: Principal, note: str = "", edit: Mapping[str, Any] | None = None
+    ) -> None:
+        """Permit the call that a request asks for, once. `edit`: arguments in the place of those asked.
+
+        Returns when it is durable that this decision counts; with a quorum the call is made when enough
+        people have agreed to the same arguments. Raises AlreadyDecided, ApprovalExpired, ApprovalVoided,
+        NoSuchApproval, NotYours, EditRefused, LookAgain, CodeMissing, RunEnded.
+        """
+        await self._decide("approve", approval_id, by, note, edit)
+
+    async def deny(self, approval_id: str, *, by: Principal, note: str = "") -> None:
+        """Forbid the call that a request asks for, or take a permission back while it is not used.
+
+        Raises AlreadyDecided, ApprovalExpired, ApprovalVoided, NoSuchApproval, NotYours, CodeMissing,
+        RunEnded.
+        """
+        await self._decide("deny", approval_id, by, note, None)
+
+    async def _decide(
+        self,
+        verdict: decisions.Verdict,
+        approval_id: str,
+        by: Principal,
+        note: str,
+        edit: Mapping[str, Any] | None,
+    ) -> None:
+        past = await self._asking(approval_id)
+        run_id = past.row.run_id
+        record = foreseen(past.record, () if past.row.terminal else past.inbox, run_id)
+        asked = decisions.find(record, approval_id)
+        if asked is None:
+            asked = await self._closed(past, approval_id)
+        decision = decisions.Decision(
+            id=approval_id,
+            verdict=verdict,
+            principal=by.id,
+            roles=tuple(sorted(by.roles)),
+            note=note,
+            edit=None,
+            seen=decisions.version(asked),
+        )
+        if (refused := decisions.refusal(asked, decision, self.store.now())) is not None:
+            raise refused
+        self._permitted(record, asked, by, run_id)
+        if edit is not None:
+            decision = evolve(decision, edit=self._edited(record, asked, edit))
+        message = Message(run_id, decision.message_id, verdict, decision.data)
+        delivered = await self.store.deliver(message)
+        await self._must_count(past, decision, delivered.position)
+
+    async def _asking(self, approval_id: str) -> Past:
+        """The run that a request belongs to. Raises NoSuchApproval."""
+        run_id = decisions.run_of(approval_id)
+        if run_id is None:
+            raise NoSuchApproval(f"{approval_id!r:.200} is no approval id: they look like RUN~0123456789ab")
+        try:
+            return await load(self.store, run_id)
+        except NoSuchRun as error:
+            raise NoSuchApproval(f"there is no run {run_id} that could ask for {approval_id}") from error
+
+    async def _closed(self, past: Past, approval_id: str) -> ApprovalRecord:
+        """A request that the open step knows no more, as it stood last. Raises if it was still open."""
+        record, last = RunRecord(), None
+        for event in await history(self.store, past.row.run_id):
+            record = fold(record, event, codec.decode)
+            last = decisions.find(record, approval_id) or last
+        if last is None:
+            raise NoSuchApproval(f"run {past.row.run_id} has not asked for {approval_id}")
+        if last.open and past.row.terminal:
+            raise RunEnded(
+                f"run {past.row.run_id} has ended as {past.row.status}",
+                run_id=past.row.run_id,
+                status=past.row.status,
+            )
+        if last.open:
+            raise ApprovalVoided(
+                f"approval {approval_id} is void: its step has ended", approval_id=approval_id
+            )
+        return last
+
+    def _permitted(self, record: RunRecord, asked: ApprovalRecord, by: Principal, run_id: str) -> None:
+        """Ask the tool's own function, where it decides who may. Raises NotYours, CodeMissing."""
+        if asked.by != decisions.FUNCTION:
+            return
+        policy = self._code(
+            record, asked, "who may decide is a function of the agent's code"
+        ).options.approval
+        request = approvals.request_of(run_id, record, asked)
+        if policy is not None and not approvals.may_decide(policy, by, request):
+            raise NotYours(f"{by.id} may not decide {asked.id}: the tool's own function says no")
+
+    def _edited(
+        self, record: RunRecord, asked: ApprovalRecord, edit: Mapping[str, Any]
+    ) -> tuple[tuple[str, bytes], ...]:
+        """The edit as value bytes, on top of what is edited already. Raises EditRefused, CodeMissing."""
+        tool = self._code(record, asked, "edited arguments are judged by the types in the agent's code")
+        shapes, values = tool.parameters.shapes, dict(asked.edit)
+        for name, value in edit.items():
+            if name not in shapes:
+                known = ", ".join(shapes) or "none"
+                raise EditRefused(f"{tool.name} has no parameter {name!r}; its parameters: {known}")
+            try:
+                fitting = shapes[name].restore(codec.plain(value, where=f"$.{name}"), where=f"$.{name}")
+            except ShapeMismatch as error:
+                raise EditRefused(f"{tool.name}: {error.what}", **error.facts) from error
+            values[name] = codec.encode(fitting, where=f"$.{name}")
+        return tuple(sorted(values.items()))
+
+    def _code(self, record: RunRecord, asked: ApprovalRecord, why: str) -> Tool[..., Any]:
+        """The tool that a request is for. Raises CodeMissing."""
+        agent = self.agents.get(record.agent)
+        tool = None if agent is None else agent.tool_named(asked.head.name)
+        if tool is None:
+            raise CodeMissing(
+                f"approval {asked.id} cannot be decided here: {why}, and {record.agent} is not served here",
+                remedy=f"perdure approve {asked.id} --app FILE:AGENT, or Runtime(store, agents=[agent])",
+            )
+        return tool
+
+    async def _must_count(self, past: Past, decision: decisions.Decision, position: int) -> None:
+        """Raise what came first, unless the decision at this place in the inbox is the one that counts."""
+        now = await load(self.store, past.row.run_id)
+        waiting = () if now.row.terminal else now.inbox
+        mine = next((message for message in waiting if message.position == position), None)
+        if mine is not None:
+            earlier = [message for message in waiting if message.position < position]
+            asked = decisions.find(foreseen(now.record, earlier, past.row.run_id), decision.id)
+            refused = None if asked is None else decisions.refusal(asked, decision, mine.at)
+            if asked is not None and refused is None:
+                return
+            raise refused or await self._too_late(now, decision)
+        for event in await history(self.store, past.row.run_id, past.record.seq):
+            if (
+                isinstance(event.body, e.ApprovalGranted | e.ApprovalDenied)
+                and event.body.message == position
+                and event.body.id == decision.id
+            ):
+                return
+        raise await self._too_late(now, decision)
+
+    async def _too_late(self, past: Past, decision: decisions.Decision) -> Exception:
+        """Why a decision that was accepted did not count when it was taken."""
+        asked = decisions.find(past.record, decision.id)
+        try:
+            asked = asked or await self._closed(past, decision.id)
+        except (ApprovalError, RunEnded) as error:
+            return error
+        refused = decisions.refusal(asked, decision, self.store.now())
+        return refused or ApprovalVoided(f"approval {decision.id} was not open when this decision was taken")
+
+    def requests(self, past: Past) -> tuple[ApprovalRequest, ...]:
+        """What a run asks people to permit now."""
+        return approvals.requests(past.row.run_id, past.record)
+
+
+def _answers(message: Inbound, path: str) -> bool:
+    """Whether this message already says what became of the call at `path`."""
+    return message.kind == "resolve" and codec.decode(message.data)["path"] == path

@@ -1,0 +1,67 @@
+"""Which call it is: its arguments as they are stored, and a digest over its name and them.
+
+What the step has recorded already is referred to. An argument that the store would not take is refused here,
+where it comes from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure import codec
+from perdure.agent import Tool
+from perdure.errors import NotStorable
+from perdure.runtime.drive import Drive
+from perdure.runtime.execution import Execution
+from perdure.runtime.tree import argument_digest
+from perdure.state import events as e
+
+REF_BYTES = 24
+"""An argument at least so long is looked for in what the step has recorded already."""
+
+KEPT_BYTES = 128
+"""A longer argument of a read is digested and not kept: repeating the read takes today's."""
+
+
+def head_of(execution: Execution, tool: Tool[..., Any], args: dict[str, Any]) -> e.CallHead:
+    """Which call it is: arguments as stored, and a digest over name and arguments."""
+    recorded, digests = [], [tool.name.encode("utf-8", "surrogatepass")]
+    values, effect = execution.values, tool.effect_of(args)
+    for name, value in args.items():
+        argument, digest = _argument(execution, name, value, values)
+        if isinstance(argument, bytes) and len(argument) > KEPT_BYTES:
+            if effect == "read" and tool.options.approval is None:  # else a person must see it
+                argument = e.Omitted(len(argument))
+            else:
+                check_size(execution.drive, argument, value, f"$.{name}")
+        recorded.append((name, argument))
+        digests.append(name.encode())
+        digests.append(digest)
+    return e.CallHead(tool.name, effect, tuple(recorded), codec.digest(*digests))
+
+
+def _argument(execution: Execution, name: str, value: Any, values: Any) -> tuple[e.Argument, bytes]:
+    if isinstance(value, list):
+        known = execution.live.argument(value, values)
+        if known is not None:
+            return known
+    data = codec.encode(value, where=f"$.{name}")
+    digest = argument_digest(value) if isinstance(value, list) else codec.digest(data)
+    if len(data) >= REF_BYTES:
+        for seq, stored in values.items():
+            start = stored.find(data)
+            if start >= 0:
+                return e.Ref(seq, start, len(data)), digest
+    return data, digest
+
+
+def check_size(drive: Drive, data: bytes, value: Any, where: str) -> None:
+    """Refuse what the store would not take, where it comes from. Raises NotStorable."""
+    most = drive.host.store.value_bytes
+    if len(data) > most:
+        raise NotStorable(
+            f"{where} has {len(data)} bytes; the store takes at most {most}",
+            remedy="keep the large thing elsewhere (a file, an object store) and pass on its address",
+            path=where,
+            type_name=type(value).__name__,
+        )

@@ -198,7 +198,7 @@ class Runtime(Desk):
         if not made:
             await self._same(row, agent, goal_bytes)
             if budget is not None:
-                check_same(run_id, (await load(self.store, run_id)).record, budget)
+                check_same(run_id, (await load(self.store, run_id)).record, budget.limits())
         return row
 
     async def _same(self, row: RunRow, agent: Agent[Any, Any, Any], goal: bytes) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from perdure.clock import SECOND
 from perdure.errors import BadSetting
-from perdure.state.amount import DOLLAR, KINDS, Limits
+from perdure.state.amount import DOLLAR, KINDS, Limits, billionths
 
 Durability: TypeAlias = Literal["effects", "step", "strict"]
 """What waits for the disk besides effects: nothing, the end of each step, or every event."""
@@ -62,11 +62,6 @@ class Budget:
         own = _whole(self)
         both = {**({} if beside is None else _whole(beside)), **own}
         return Limits(**both, own=tuple(kind for kind in KINDS if kind in own)) if both else None
-
-
-def billionths(usd: float) -> int:
-    """US dollars in billionths, as the number is written: 0.15 is 150000000."""
-    return int((Decimal(repr(usd)) * DOLLAR).to_integral_value())
 
 
 def _whole(budget: Budget) -> dict[str, int]:

@@ -25,7 +25,7 @@ from perdure.store.protocol import RunRow
 from perdure.timeline.plain import clean, jsonable
 
 
-def _user() -> str:
+def user() -> str:
     """Who types: the name of the operating system's user."""
     try:
         return getpass.getuser()
@@ -36,7 +36,7 @@ def _user() -> str:
 def _answering(command: Any) -> Any:
     """The options that every answer takes."""
     by = click.option(
-        "--by", default=_user, show_default="the user's name", help="Who answers; it is recorded."
+        "--by", default=user, show_default="the user's name", help="Who answers; it is recorded."
     )
     note = click.option("--note", default="", help="Why; it is recorded.")
     return by(note(stored(command)))

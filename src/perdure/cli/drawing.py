@@ -9,12 +9,14 @@ from perdure.cli.screen import Row, Screen, word
 from perdure.cli.text import Text
 from perdure.state.events import Event
 from perdure.state.record import RunRecord
+from perdure.state.wording import money
 from perdure.store.protocol import NEVER, RunRow
 from perdure.timeline.amounts import counted, duration, elapsed, moment, stamp
 from perdure.timeline.document import event_document
 from perdure.timeline.plain import brief, clean
 from perdure.timeline.reason import Why
 from perdure.timeline.reply import answer
+from perdure.timeline.spending import spending
 from perdure.timeline.view import Call, Line, Reference, plain
 
 FOLD_ABOVE = 60  # lines
@@ -258,6 +260,10 @@ def _span(row: RunRow, record: RunRecord) -> str:
     ]
     if tokens:
         parts.append(counted(tokens, "token"))
+    lines = spending(record)
+    if spent.usd and not any(line.kind == "usd" for line in lines):
+        parts.append(money(spent.usd))
+    parts += [line.words for line in lines]
     if record.resumes:
         parts.append(f"resumed {counted(record.resumes, 'time')}")
     return " · ".join(parts)

@@ -47,6 +47,7 @@ _CODES: tuple[tuple[int, tuple[type[errors.PerdureError], ...]], ...] = (
         REFUSED,
         (
             errors.ResumeError,
+            errors.BudgetError,
             errors.SchemaError,
             errors.EffectRefused,
             errors.RunEnded,

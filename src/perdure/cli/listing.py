@@ -12,6 +12,7 @@ from perdure.store.protocol import RunRow
 from perdure.timeline.amounts import counted, duration
 from perdure.timeline.condition import Condition
 from perdure.timeline.plain import clean
+from perdure.timeline.spending import noted_spending, tightest
 
 
 def draw_runs(found: Sequence[tuple[RunRow, Condition]], now: int, *, more: bool, store: str | None) -> None:
@@ -24,7 +25,11 @@ def draw_runs(found: Sequence[tuple[RunRow, Condition]], now: int, *, more: bool
         screen.draw("no runs")
         return
     rows = [_row(row, state, now) for row, state in found]
-    screen.draw_columns(("ID", "AGENT", "STATUS", "SINCE", "EVENTS", "WHY"), rows)
+    heads = ["ID", "AGENT", "STATUS", "SINCE", "EVENTS", "SPENT", "WHY"]
+    if not any(row[-2] for row in rows):  # no run has a budget
+        rows = [[*row[:-2], row[-1]] for row in rows]
+        heads.remove("SPENT")
+    screen.draw_columns(heads, rows)
     screen.draw(age(_summary([state for _, state in found], more)))
     stuck = [row for row, state in found if state.needs in ("person", "worker")]
     if stuck:
@@ -33,7 +38,8 @@ def draw_runs(found: Sequence[tuple[RunRow, Condition]], now: int, *, more: bool
 
 def _row(row: RunRow, state: Condition, now: int) -> Row:
     since = duration(now - state.since)
-    return [clean(row.run_id), clean(row.agent), word(state.word), since, str(row.seq), state.because]
+    spent = tightest(noted_spending(row))
+    return [clean(row.run_id), clean(row.agent), word(state.word), since, str(row.seq), spent, state.because]
 
 
 def _summary(states: Sequence[Condition], more: bool) -> str:

@@ -21,7 +21,7 @@ from perdure.errors import PerdureError
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Begin": ("demo", "init", "run", "worker"),
     "Look": ("runs", "show", "why", "stats"),
-    "Act": ("resolve", "release", "retry", "cancel"),
+    "Act": ("resolve", "release", "retry", "cancel", "budget"),
     "Care": ("verify", "doctor", "explain"),
 }
 """Every command, in the order of the help page."""
@@ -38,6 +38,7 @@ _HOMES = {
     "release": "act",
     "retry": "act",
     "cancel": "act",
+    "budget": "budget",
 }
 """The module in which a command lives, where it is not `read`."""
 

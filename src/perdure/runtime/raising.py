@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.agent import Budget
-from perdure.agent.policy import billionths
 from perdure.clock import SECOND
 from perdure.errors import BadSetting, BudgetBelowSpent, NoSuchLimit, OtherBudget
 from perdure.state import events as e
-from perdure.state.amount import KINDS, Amount, Kind
+from perdure.state.amount import KINDS, Amount, Kind, Limits, billionths
 from perdure.state.ledger import reserved_of, spent_of
 from perdure.state.record import RunRecord
 from perdure.state.wording import told
@@ -93,12 +91,11 @@ def message_of(more: Amount, by: str, why: str) -> dict[str, Any]:
     return {"by": by, "note": why, "more": {kind: more.of(kind) for kind in KINDS if more.of(kind)}}
 
 
-def check_same(run_id: str, record: RunRecord, budget: Budget) -> None:
-    """Refuse to carry a run on with another budget than it was started with.
+def check_same(run_id: str, record: RunRecord, wanted: Limits | None) -> None:
+    """Refuse to carry a run on with other limits of its own than it was started with.
 
     Raises BudgetBelowSpent if it is below what is spent, else OtherBudget.
     """
-    wanted = budget.limits()
     started = None if record.ledger is None else record.ledger.limits
     mine = () if started is None else started.own
     spent = spent_of(record)

@@ -6,6 +6,7 @@ reservation, what was spent, what was added) is said by whoever holds it.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -18,6 +19,11 @@ Kind: TypeAlias = Literal["usd", "tokens", "calls", "steps", "micros"]
 
 KINDS: tuple[Kind, ...] = ("usd", "tokens", "calls", "steps", "micros")
 """In the order in which they are asked, and named."""
+
+
+def billionths(usd: float) -> int:
+    """US dollars in billionths, as the number is written: 0.15 is 150000000."""
+    return int((Decimal(repr(usd)) * DOLLAR).to_integral_value())
 
 
 class Amount(Struct, frozen=True, array_like=True):

@@ -21,6 +21,7 @@ from perdure.timeline.amounts import stamp
 from perdure.timeline.condition import Condition
 from perdure.timeline.plain import jsonable
 from perdure.timeline.reason import Why
+from perdure.timeline.spending import noted_spending, spending, spending_document
 from perdure.timeline.view import Call, Line, Reference, argument, place, plain
 
 
@@ -44,6 +45,7 @@ def run_document(row: RunRow, state: Condition) -> dict[str, Any]:
         "claims": row.claims,
         "pending_messages": row.pending,
         "parent": jsonable(row.parent),
+        "budget": spending_document(noted_spending(row)),
         "created_at": stamp(row.created_at),
         "updated_at": stamp(row.updated_at),
     }
@@ -64,6 +66,7 @@ def record_document(record: RunRecord, store: str | None = None) -> dict[str, An
         "started_at": stamp(record.started_at),
         "resumes": record.resumes,
         "spent": _fields(record.spent),
+        "budget": spending_document(spending(record)),
         "held": _held(record.held, store),
         "cancel_requested_by": jsonable(record.cancel),
     }

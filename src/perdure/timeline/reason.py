@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 
 from perdure.errors import Damaged, PerdureError, at_store
 from perdure.state.record import CallRecord, RunRecord, WaitRecord
+from perdure.state.wording import money
 from perdure.store.protocol import NEVER, Inbound, RunRow
 from perdure.timeline.amounts import counted, duration, moment
 from perdure.timeline.condition import MEANING, Condition, condition
 from perdure.timeline.late import late_results
 from perdure.timeline.plain import clean
+from perdure.timeline.spending import spending
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,8 @@ def _facts(row: RunRow, record: RunRecord, now: int, inbox: Sequence[Inbound]) -
     if row.terminal:
         for at, late in late_results(inbox):
             yield Fact("late", f"{clean(late.words)}; it was told {duration(now - at)} ago, after the end")
+    for line in spending(record):
+        yield Fact("budget", f"{line.words} ({line.source})")
     yield Fact("inbox", _inbox(row, inbox, now))
     yield Fact("past", _past(record))
     yield Fact("storage", f"last event @{row.seq}, written {duration(now - row.updated_at)} ago")
@@ -174,7 +178,8 @@ def _past(record: RunRecord) -> str:
         else ""
     )
     again = f", resumed {record.resumes} times" if record.resumes > 1 else ""
-    return f"{counted(spent.steps, 'step')} and {counted(spent.calls, 'call')} done{tokens}{again}"
+    cost = f", {money(spent.usd)}" if spent.usd else ""
+    return f"{counted(spent.steps, 'step')} and {counted(spent.calls, 'call')} done{tokens}{cost}{again}"
 
 
 def remedies(row: RunRow, record: RunRecord, state: Condition) -> Iterator[str]:

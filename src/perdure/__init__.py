@@ -9,6 +9,7 @@ from perdure.errors import CallFailed, LeftUnknown, PerdureError
 
 if TYPE_CHECKING:
     from perdure.agent import (
+        FOREVER,
         Agent,
         Approval,
         ApprovalRequest,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from perdure.host import Runtime
 
 __all__ = [
+    "FOREVER",
     "Agent",
     "Approval",
     "ApprovalRequest",

@@ -29,7 +29,7 @@ from perdure.errors import (
 )
 from perdure.journal import Past, history, load
 from perdure.recovery.verdicts import may_restart
-from perdure.runtime import approvals, decisions
+from perdure.runtime import approvals, decisions, senders
 from perdure.runtime.drive import Host
 from perdure.runtime.idle import end_cancelled
 from perdure.runtime.messages import foreseen
@@ -105,6 +105,42 @@ class Desk:
         if tool is not None:
             tool.result_shape.restore(codec.plain(done, where="$.result"), where="$.result")
         return codec.encode(done, where="$.result")
+
+    async def signal(
+        self,
+        run_id: str,
+        name: str,
+        payload: object = None,
+        *,
+        id: str | None = None,  # noqa: A002  (the word that senders know)
+        by: str | Principal = "",
+    ) -> bool:
+        """Send a signal, durably; it is kept until a wait takes it. True: it is new.
+
+        False: it had come before, under this very `id` of the sender's. Raises IdReused (A416) if the id
+        came with other content, SignalUnfit (A417) where the run waits for another type, RunEnded, NoSuchRun.
+        """
+        who = senders.name_of(by)
+        return await senders.signal(self.store, self.clock, run_id, name, payload, sent_as=id, by=who)
+
+    async def answer(
+        self,
+        run_id: str,
+        value: object,
+        *,
+        by: str | Principal,
+        question: str | None = None,
+        id: str | None = None,  # noqa: A002  (the word that senders know)
+    ) -> bool:
+        """Answer what a run asks, durably. `question`: its place, as in 3:0; None for the only one.
+
+        True: it is new; False: it had come before under this very `id`. Raises AnswerUnfit (A415) and the
+        question stays open, AlreadyAnswered (A413), AnswerLate (A414), NoSuchQuestion (A412), RunEnded.
+        """
+        who = senders.name_of(by)
+        return await senders.answer(
+            self.store, self.clock, run_id, value, question=question, sent_as=id, by=who
+        )
 
     async def release(self, run_id: str, *, by: str, note: str = "") -> None:
         """Let a held run go on as it is. Raises NothingToResolve if it is not held."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -33,8 +33,8 @@ from perdure.agent import agent as declaration
 from perdure.clock import SECOND, SYSTEM, Clock
 from perdure.desk import Desk
 from perdure.errors import BadRunId, NotServed, OtherGoal, at_store
-from perdure.journal import goal_of, load, outline
-from perdure.runtime import approvals, waits
+from perdure.journal import follow, goal_of, load, outline
+from perdure.runtime import approvals, questions
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Host
 from perdure.runtime.leases import LEASE_SECONDS, Leases
@@ -263,6 +263,13 @@ class Runtime(Desk):
             if not claimed:
                 seen = await self.store.changed(seen, min(max(pause, 0.0), FOLLOW_SECONDS))
 
+    def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Event]:
+        """Each durable event with seq > `after`, in order and without a gap, as it comes; ends with the run.
+
+        Whoever drives it, in whatever process. Raises NoSuchRun, RunGone, BadPoint, Damaged.
+        """
+        return follow(self.store, run_id, after)
+
     async def outcome(self, run_id: str) -> Outcome[Any]:
         """What has become of a run, without driving it. Raises NoSuchRun."""
         row = await self.store.row(run_id)
@@ -322,7 +329,7 @@ def _reasons(row: RunRow, record: RunRecord, asked: Sequence[ApprovalRequest]) -
     """What the run waits for; where it waits for nothing, it runs, or needs someone to drive it."""
     if row.worker is not None:
         return [f"worker {row.worker} drives it now"]
-    why = [*waits.reasons(record), *(f"approval {request.id} of {request.tool}" for request in asked)]
+    why = [*questions.reasons(record), *(f"approval {request.id} of {request.tool}" for request in asked)]
     return why or ["a worker: nobody drives it now"]
 
 

@@ -99,6 +99,9 @@ def bodies() -> list[e.AnyBody]:
         e.WaitOpened("1:3", "paid", AT + 60_000_000, "signal", codec.encode({"expiry": "raise"})),
         e.WaitClosed("1:3", "signal", signal=14),
         *permissions(),
+        e.WaitOpened("1:4", "Which size?", AT + 60_000_000, "answer", codec.encode({"choices": ["S", "M"]})),
+        e.WaitClosed("1:4", "answer", codec.encode("S"), by="ana", id="a-1"),
+        e.AnswerRefused("1:4", "$ should be one of 'L'"),
         e.StepCommitted(
             1, (append, e.Set(("done",), codec.encode(True)), e.Set((e.OddKey(codec.encode(7)),), b"\x01"))
         ),

@@ -11,11 +11,15 @@ from perdure.agent.injection import Providers, override, use
 from perdure.agent.options import EFFECTS, STRICTNESS, Options, Premise, premise
 from perdure.agent.outcome import Cancelled, Failed, Finished, Held, Outcome, Retired, Status, Waiting
 from perdure.agent.policy import (
+    FOREVER,
     Approval,
     ApprovalRequest,
     Budget,
     Durability,
+    Expiry,
+    Forever,
     Hybrid,
+    Patience,
     Price,
     Principal,
     Rate,
@@ -50,6 +54,7 @@ from perdure.state.events import Effect
 
 __all__ = [
     "EFFECTS",
+    "FOREVER",
     "STRICTNESS",
     "Agent",
     "Approval",
@@ -63,8 +68,10 @@ __all__ = [
     "Door",
     "Durability",
     "Effect",
+    "Expiry",
     "Failed",
     "Finished",
+    "Forever",
     "Held",
     "Hook",
     "Hybrid",
@@ -72,6 +79,7 @@ __all__ = [
     "NotDone",
     "Options",
     "Outcome",
+    "Patience",
     "Premise",
     "Price",
     "Principal",

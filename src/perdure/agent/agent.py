@@ -36,6 +36,7 @@ from perdure.agent.policy import (
     DURABILITIES,
     Budget,
     Durability,
+    Forever,
     Hybrid,
     Price,
     Principal,
@@ -76,7 +77,7 @@ class Policies(TypedDict, total=False):
     budget: Budget | None
     prices: Mapping[str, Price]
     retry: Retry | None
-    wait_limit: timedelta
+    wait_limit: timedelta | Forever
     storage: Storage
     durability: Durability
     max_concurrency: int | None
@@ -376,7 +377,7 @@ class Agent(Generic[S, G, R]):
         self.budget = policies.get("budget")
         self.prices = dict(policies.get("prices", {}))
         self.retry = policies.get("retry")
-        self.wait_limit = policies.get("wait_limit", timedelta(days=7))
+        self.wait_limit: timedelta | Forever = policies.get("wait_limit", timedelta(days=7))
         self.storage: Storage = policies.get("storage", DEFAULT_STORAGE)
         self.durability: Durability = policies.get("durability", "effects")
         self.max_concurrency = policies.get("max_concurrency")
@@ -390,8 +391,9 @@ class Agent(Generic[S, G, R]):
             raise self._bad(f"durability={self.durability!r}", f"one of {', '.join(DURABILITIES)}")
         if self.storage not in ("log", "snapshot") and not isinstance(self.storage, Hybrid):
             raise self._bad(f"storage={self.storage!r}", '"log", "snapshot", Hybrid(every=20)')
-        if not is_a(self.wait_limit, timedelta) or self.wait_limit <= timedelta(0):
-            raise self._bad(f"wait_limit={self.wait_limit!r} is not a time longer than 0")
+        limit = self.wait_limit
+        if not isinstance(limit, Forever) and (not is_a(limit, timedelta) or limit <= timedelta(0)):
+            raise self._bad(f"wait_limit={limit!r} is neither a time longer than 0 nor FOREVER")
         if self.max_concurrency is not None and self.max_concurrency < 1:
             raise self._bad(f"max_concurrency={self.max_concurrency!r}: at least 1 call")
         for name, price in self.prices.items():

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
 
-from perdure.agent.policy import Principal
+from perdure.agent.policy import Expiry, Patience, Principal
 from perdure.agent.tool import Tool
 
 if TYPE_CHECKING:
@@ -151,6 +151,75 @@ class Run(ABC, Generic[S, G, R]):
         """Wait (seconds if a number).
 
         The worker is free meanwhile; a restart does not begin the wait anew.
+        """
+
+    @overload
+    @abstractmethod
+    async def wait(
+        self, name: str, expected: type[A], *, timeout: Patience = None, expiry: Expiry = "raise"
+    ) -> A: ...
+    @overload
+    @abstractmethod
+    async def wait(self, name: str, expected: type[A], *, timeout: Patience = None, default: B) -> A | B: ...
+    @overload
+    @abstractmethod
+    async def wait(
+        self, name: str, expected: Any = ..., *, timeout: Patience = None, default: Any = ...
+    ) -> Any: ...
+    @abstractmethod
+    async def wait(
+        self,
+        name: str,
+        expected: Any = Any,
+        *,
+        timeout: Patience = None,
+        expiry: Expiry = "raise",
+        default: Any = ...,
+    ) -> Any:
+        """Wait for the next signal of this name, and return its payload, of the expected type.
+
+        Signals that came before are kept, the oldest first; each is taken by one wait. `timeout`: None for
+        the agent's `wait_limit`, FOREVER for none. At its end the wait raises WaitExpired (A411), or returns
+        `default` where one is given, or False with `expiry="deny"`. Raises SignalUnfit (A417) for a payload
+        of another type.
+        """
+
+    @overload
+    @abstractmethod
+    async def ask(self, question: str, *, expires: Patience = None) -> str: ...
+    @overload
+    @abstractmethod
+    async def ask(
+        self, question: str, expected: type[A], *, expires: Patience = None, expiry: Expiry = "raise"
+    ) -> A: ...
+    @overload
+    @abstractmethod
+    async def ask(
+        self, question: str, expected: type[A], *, expires: Patience = None, default: B
+    ) -> A | B: ...
+    @overload
+    @abstractmethod
+    async def ask(self, question: str, *, choices: Sequence[A], expires: Patience = None) -> A: ...
+    @overload
+    @abstractmethod
+    async def ask(
+        self, question: str, *, choices: Sequence[A], expires: Patience = None, default: B
+    ) -> A | B: ...
+    @abstractmethod
+    async def ask(
+        self,
+        question: str,
+        expected: Any = str,
+        *,
+        choices: Sequence[Any] | None = None,
+        expires: Patience = None,
+        expiry: Expiry = "raise",
+        default: Any = ...,
+    ) -> Any:
+        """Ask a person, and return the answer: one of the choices, or of the expected type.
+
+        An answer that does not fit is refused, and the question stays open. `expires`, `expiry` and `default`
+        as in `wait`.
         """
 
     @abstractmethod

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, Literal, TypeAlias, get_args
+from enum import Enum
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from perdure.clock import SECOND
 from perdure.errors import BadSetting
@@ -135,6 +136,22 @@ class Rate:
     def __post_init__(self) -> None:
         if self.n < 1 or self.per <= timedelta(0):
             raise BadSetting(f"{self!r}: at least 1 call in a span longer than 0")
+
+
+class Forever(Enum):
+    """The length of a wait without an end. It must be written out: `timeout=perdure.FOREVER`."""
+
+    FOREVER = "for ever"
+
+
+FOREVER: Final = Forever.FOREVER
+"""No deadline: only what is waited for, or a cancel, ends the wait."""
+
+Patience: TypeAlias = timedelta | float | Forever | None
+"""How long a wait lasts at most: a time (seconds if a number), FOREVER, or None for the agent's limit."""
+
+Expiry: TypeAlias = Literal["raise", "deny"]
+"""What the end of a wait does that declares no default: raise WaitExpired, or answer no (False)."""
 
 
 @dataclass(frozen=True, slots=True)

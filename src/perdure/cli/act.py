@@ -57,17 +57,18 @@ def resolve(options: Options, run: str, call: str | None, **answer: Any) -> int:
     if len(verdict) != 1:
         raise click.UsageError("give exactly one of --done RESULT, --not-done, --failed MESSAGE")
     if "done" in verdict:
-        verdict["done"] = _result(verdict["done"])
+        verdict["done"] = value_of(verdict["done"])
 
     async def act(runtime: Runtime, row: RunRow) -> dict[str, Any]:
         path = call or await _only_unknown(runtime, row.run_id)
         await runtime.resolve(row.run_id, path, **verdict, **who)
         return {"call": path}
 
-    return _send(options, run, "resolve", who, act)
+    return send(options, run, "resolve", who, act)
 
 
-def _result(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """What was typed: JSON, or else text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -95,7 +96,7 @@ def release(options: Options, run: str, **who: str) -> int:
         await runtime.release(row.run_id, **who)
         return {}
 
-    return _send(options, run, "release", who, act)
+    return send(options, run, "release", who, act)
 
 
 @click.command(short_help="Execute a held run's open step again.")
@@ -109,7 +110,7 @@ def retry(options: Options, run: str, restart: bool, **who: str) -> int:
         await runtime.retry(row.run_id, restart=restart, **who)
         return {"restart": restart}
 
-    return _send(options, run, "retry", who, act)
+    return send(options, run, "retry", who, act)
 
 
 @click.command(short_help="End a run.")
@@ -121,14 +122,14 @@ def cancel(options: Options, run: str, **who: str) -> int:
     async def act(runtime: Runtime, row: RunRow) -> dict[str, Any]:
         return {"ended": await runtime.cancel(row.run_id, **who)}
 
-    return _send(options, run, "cancel", who, act)
+    return send(options, run, "cancel", who, act)
 
 
 Act = Callable[[Runtime, RunRow], Awaitable[dict[str, Any]]]
 """Sends one answer to the run of a row, and tells what more there is to say of it."""
 
 
-def _send(options: Options, text: str, verb: str, who: dict[str, str], act: Act) -> int:
+def send(options: Options, text: str, verb: str, who: dict[str, str], act: Act) -> int:
     """Carry an answer to the run that `text` means, and say that it is durable."""
 
     async def sent() -> tuple[RunRow, dict[str, Any]]:
@@ -143,6 +144,9 @@ def _send(options: Options, text: str, verb: str, who: dict[str, str], act: Act)
         print_document({"run_id": jsonable(row.run_id), "accepted": verb, "by": who["by"], **more})
         return exits.OK
     call = f" call {more['call']}" if "call" in more else ""
+    if more.get("fresh") is False:
+        click.echo(f"known already: this very {verb} came before; nothing was changed")
+        return exits.OK
     click.echo(f"recorded: {verb} {clean(row.run_id)}{call}, by {clean(who['by'])}")
     if more.get("ended"):
         click.echo("it has ended as cancelled")

@@ -48,6 +48,7 @@ _MARKS = {
     "expired": ("⊘", "yellow"),
     "voided": ("⊘", "yellow"),
     "used": ("▶", "dim"),
+    "signal": ("✉", "blue"),
     "cancel": ("⊘", "red"),
     "raised": ("+", "green"),
     "step": ("─", "dim"),
@@ -175,11 +176,12 @@ def _notch(line: Line) -> tuple[str, str]:
             return f"{text}: a reply came late", " · ".join(detail)
         case "wait":
             return f"waits: {text}", "for ever" if line.until >= NEVER else f"until {moment(line.until)}"
-        case "woke":
-            return f"wait ended: {text}", ""
         case "cancel" | "raised":
             what = "cancel asked for by" if line.kind == "cancel" else "budget raised by"
             return f"{what} {text}", " · ".join(detail)
+        case "woke" | "signal":
+            said = "wait ended" if line.kind == "woke" else "signal came"
+            return f"{said}: {text}", " · ".join(detail)
         case "restarted":
             return "step begun anew", " · ".join([text, *detail])
         case "held":

@@ -49,6 +49,7 @@ _CODES: tuple[tuple[int, tuple[type[errors.PerdureError], ...]], ...] = (
             errors.ResumeError,
             errors.BudgetError,
             errors.SchemaError,
+            errors.WaitError,
             errors.EffectRefused,
             errors.RunEnded,
             errors.RunOpen,

@@ -20,8 +20,8 @@ from perdure.errors import PerdureError
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Begin": ("demo", "init", "run", "worker"),
-    "Look": ("runs", "show", "why", "stats"),
-    "Act": ("resolve", "release", "retry", "cancel", "budget"),
+    "Look": ("runs", "show", "why", "tail", "stats"),
+    "Act": ("answer", "signal", "resolve", "release", "retry", "cancel", "budget"),
     "Care": ("verify", "doctor", "explain"),
 }
 """Every command, in the order of the help page."""
@@ -31,6 +31,9 @@ _HOMES = {
     "init": "start",
     "run": "run",
     "worker": "run",
+    "tail": "tail",
+    "answer": "messages",
+    "signal": "messages",
     "verify": "care",
     "doctor": "care",
     "explain": "care",

@@ -12,6 +12,7 @@ from perdure.codec.value import decode, encode
 
 if TYPE_CHECKING:
     from perdure.codec.fault import encode_error, restore_error
+    from perdure.codec.fitting import misfit
     from perdure.codec.frame import FORMAT, pack, unpack
     from perdure.codec.shape import Shape
 
@@ -25,6 +26,7 @@ __all__ = [
     "digest",
     "encode",
     "encode_error",
+    "misfit",
     "pack",
     "plain",
     "restore_error",
@@ -37,11 +39,12 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a
         """Load the rest of the room."""
         if name not in __all__:
             raise AttributeError(f"module 'perdure.codec' has no attribute {name!r}")
-        from perdure.codec import fault, frame, shape
+        from perdure.codec import fault, fitting, frame, shape
 
         globals().update(
             encode_error=fault.encode_error,
             restore_error=fault.restore_error,
+            misfit=fitting.misfit,
             FORMAT=frame.FORMAT,
             pack=frame.pack,
             unpack=frame.unpack,

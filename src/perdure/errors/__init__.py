@@ -7,6 +7,7 @@
       CallError              one call could not be made, or its outcome        (T…)
       BudgetError            what a run may use, and what it asks for          (B…)
       ApprovalError          a person's permission is missing or refused       (A…)
+      WaitError              what a run waited for did not come or fit         (A41…)
       SchemaError            stored data and a declared type disagree          (M…)
       FaceError              a command or request was wrong                    (U…)
 
@@ -136,10 +137,23 @@ from perdure.errors.stores import (
     TooLarge,
     WorkerTaken,
 )
+from perdure.errors.waits import (
+    AlreadyAnswered,
+    AnswerLate,
+    AnswerUnfit,
+    IdReused,
+    NoSuchQuestion,
+    SignalUnfit,
+    WaitError,
+    WaitExpired,
+)
 
 __all__ = [
+    "AlreadyAnswered",
     "AlreadyDecided",
     "AmbiguousRun",
+    "AnswerLate",
+    "AnswerUnfit",
     "AppNotFound",
     "ApprovalDenied",
     "ApprovalError",
@@ -173,6 +187,7 @@ __all__ = [
     "FileThere",
     "ForeignLoop",
     "ForeignTask",
+    "IdReused",
     "InboxMoved",
     "LeaseLost",
     "LeftUnknown",
@@ -184,6 +199,7 @@ __all__ = [
     "NoStore",
     "NoSuchApproval",
     "NoSuchLimit",
+    "NoSuchQuestion",
     "NoSuchRun",
     "NotAStore",
     "NotDurable",
@@ -215,6 +231,7 @@ __all__ = [
     "ShapeMismatch",
     "Signal",
     "SignalSwallowed",
+    "SignalUnfit",
     "StaleEpoch",
     "StateNewer",
     "StatementFailed",
@@ -234,6 +251,8 @@ __all__ = [
     "TransactionTooLong",
     "UnknownCode",
     "UnknownTool",
+    "WaitError",
+    "WaitExpired",
     "WorkerTaken",
     "ZoneMissing",
     "at_store",

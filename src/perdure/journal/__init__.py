@@ -8,6 +8,7 @@ only when everything appended before it is durable), law 5 (a snapshot is used o
 (nothing is served whose chain does not verify).
 """
 
+from perdure.journal.follow import follow
 from perdure.journal.live import Durability, Fences, Journal, Receipt
 from perdure.journal.outlast import outlast
 from perdure.journal.outline import outline
@@ -22,6 +23,7 @@ __all__ = [
     "Receipt",
     "SnapshotPolicy",
     "Verification",
+    "follow",
     "goal_of",
     "history",
     "load",

@@ -113,7 +113,7 @@ async def goal_of(store: Store, run_id: str) -> bytes:
     """What a run was started for: from its first event, or from the fold if that was pruned."""
     first = await store.read(run_id, 0, 1)
     if first and first[0].seq == 1:
-        event, _ = await _open(store, run_id, first[0], 0, GENESIS)
+        event, _ = await open_stored(store, run_id, first[0], 0, GENESIS)
         if isinstance(event.body, e.RunStarted):
             return event.body.goal
     return (await load(store, run_id)).record.goal
@@ -131,7 +131,9 @@ async def read_all(store: Store, run_id: str) -> list[Stored]:
     return stored
 
 
-async def _open(store: Store, run_id: str, item: Stored, before: int, digest: bytes) -> tuple[e.Event, bytes]:
+async def open_stored(
+    store: Store, run_id: str, item: Stored, before: int, digest: bytes
+) -> tuple[e.Event, bytes]:
     """A stored event with its large values, and the chain's digest after it."""
     event, chained = _opened(run_id, item, before, digest)
     return (await _whole(event, store, run_id) if _outlined(item) else event), chained
@@ -177,7 +179,7 @@ async def history(store: Store, run_id: str, after: int = 0) -> list[e.Event]:
     events: list[e.Event] = []
     digest, before = GENESIS, 0
     for item in await read_all(store, run_id):
-        event, digest = await _open(store, run_id, item, before, digest)
+        event, digest = await open_stored(store, run_id, item, before, digest)
         before = event.seq
         events.append(event)
     return [event for event in events if event.seq > after]
@@ -190,7 +192,7 @@ async def verify(store: Store, run_id: str) -> Verification:
     try:
         row = await store.row(run_id)
         for item in await read_all(store, run_id):
-            event, digest = await _open(store, run_id, item, record.seq, digest)
+            event, digest = await open_stored(store, run_id, item, record.seq, digest)
             record = fold(record, event, codec.decode)
             if (snapshot := snapshots.pop(record.seq, None)) is not None:
                 whole = pack_snapshot(record, digest)

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from perdure import codec
-from perdure.agent import Approval, ApprovalRequest, Call, Principal, Tool
+from perdure.agent import Approval, ApprovalRequest, Call, Forever, Principal, Tool
 from perdure.clock import SECOND
 from perdure.errors import (
     ApprovalDenied,
@@ -112,7 +112,9 @@ async def _ask(wanted: Wanted) -> None:
     drive, record, policy = wanted.drive, wanted.execution.record, policy_of(wanted.tool)
     head = wanted.first_head
     span = policy.expires or drive.agent.wait_limit
-    deadline = min(drive.host.store.now() + span // timedelta(microseconds=1), NEVER)
+    deadline = NEVER
+    if not isinstance(span, Forever):
+        deadline = min(drive.host.store.now() + span // timedelta(microseconds=1), NEVER)
     made = approval_id(drive.run_id, wanted.path, head.digest, record.asked)
     reached("approval.request")
     await drive.journal.append(

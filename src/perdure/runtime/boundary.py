@@ -14,6 +14,8 @@ BOUNDARIES: dict[str, str] = {
     "run.claimed": "the lease is taken, nothing was loaded",
     "run.loaded": "the run is loaded and folded, nothing was written",
     "run.resumed": "run.resumed is queued",
+    "message.send": "a signal or an answer is about to be made durable",
+    "message.sent": "it is durable, its sender does not know yet",
     "inbox.apply": "a message is about to become events",
     "intent.queue": "a read under a budget may be made, its intent is not queued",
     "intent.queued": "the intent of a read is queued with its reservation, nothing was sent",

@@ -42,7 +42,7 @@ from perdure.errors import (
     TransactionTooLong,
 )
 from perdure.journal import Fences
-from perdure.runtime import approvals, budgets, guards, reconcile, waits
+from perdure.runtime import approvals, budgets, guards, questions, reconcile
 from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive, resolve
@@ -74,7 +74,7 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
         if call.name != head.name or approvals.asked_digest(execution.record, call) != head.digest:
             execution.diverge(branch, call.intent or call.seq, _difference(execution, call, head, tool))
     elif (wait := execution.record.waits.get(path)) is not None:
-        detail = f"at {path} recorded {waits.words(wait)}; the code asks for {tool.name} ({tool.source})"
+        detail = f"at {path} recorded {questions.words(wait)}; the code asks for {tool.name} ({tool.source})"
         execution.diverge(branch, wait.seq, detail)
     approvals.recall(execution, path)
     execution.replay.enter()

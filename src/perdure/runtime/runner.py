@@ -29,7 +29,7 @@ from perdure.errors import (
 )
 from perdure.journal import Journal, SnapshotPolicy, outlast, restore
 from perdure.recovery.verdicts import DropTail, after_mismatch
-from perdure.runtime import budgets, reconcile, waits
+from perdure.runtime import budgets, questions, reconcile
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution, Interrupted
@@ -396,7 +396,7 @@ class Runner:
             return
         elif execution.wake_at and not execution.news:
             reached("run.suspend")
-            await self._close(ride, "waiting", min(execution.wake_at), waits.summary(ride.record))
+            await self._close(ride, "waiting", min(execution.wake_at), questions.summary(ride.record))
             reached("run.suspended")
 
     async def _mismatch(self, ride: Drive, execution: Execution) -> None:
@@ -501,6 +501,8 @@ def _info(record: RunRecord, why: str, *, steps: int = 0) -> bytes:
     facts: dict[str, Any] = {"step": record.step + steps, "calls": spent.calls}
     if why:
         facts["reason"] = why
+    if asked := questions.asked(record):
+        facts["asks"] = asked
     if record.held is not None:
         facts["detail"] = record.held.detail[:200]
     if record.ledger is not None:

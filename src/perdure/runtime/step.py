@@ -18,6 +18,8 @@ from typing import Any
 
 from perdure import codec
 from perdure.agent import (
+    Expiry,
+    Patience,
     Principal,
     Run,
     Tool,
@@ -29,6 +31,7 @@ from perdure.agent import (
     step_scope,
     tool_message,
 )
+from perdure.codec import Shape
 from perdure.errors import (
     BadArguments,
     CallOutsideStep,
@@ -194,6 +197,36 @@ class LiveRun(Run[Any, Any, Any]):
         """
         self._usable()
         await waits.sleep(self._execution, duration)
+
+    async def wait(
+        self,
+        name: str,
+        expected: Any = Any,
+        *,
+        timeout: Patience = None,
+        expiry: Expiry = "raise",
+        default: Any = waits.NO_DEFAULT,
+    ) -> Any:
+        """The payload of the next signal of this name."""
+        self._usable()
+        asked = waits.Asked(name, Shape.of(expected), timeout, expiry, default)
+        return await waits.signalled(self._execution, asked)
+
+    async def ask(
+        self,
+        question: str,
+        expected: Any = str,
+        *,
+        choices: Sequence[Any] | None = None,
+        expires: Patience = None,
+        expiry: Expiry = "raise",
+        default: Any = waits.NO_DEFAULT,
+    ) -> Any:
+        """A person's answer to a question."""
+        self._usable()
+        only = None if choices is None else tuple(choices)
+        asked = waits.Asked(question, Shape.of(expected), expires, expiry, default, only)
+        return await waits.answered(self._execution, asked)
 
     def now(self) -> datetime:
         """The moment, recorded: the same after a crash. Aware, UTC."""

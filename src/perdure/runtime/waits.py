@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
+from perdure import codec
+from perdure.agent import Expiry, Forever, Patience
+from perdure.agent.policy import is_a
 from perdure.clock import SECOND
-from perdure.errors import BadArguments
+from perdure.codec import Shape
+from perdure.errors import BadArguments, ShapeMismatch, SignalUnfit, WaitExpired
+from perdure.recovery.verdicts import first_seq, records
 from perdure.runtime.boundary import reached
 from perdure.runtime.execution import Branch, Execution, here
+from perdure.runtime.questions import Terms, moment_of, named, next_signal, words
 from perdure.state import events as e
 from perdure.state.record import RunRecord, WaitRecord
 from perdure.store.protocol import NEVER
@@ -24,11 +31,8 @@ from perdure.store.protocol import NEVER
 LAST_MOMENT = 253_402_300_799 * SECOND
 """The end of the calendar: 9999-12-31, 23:59:59 UTC, in microseconds."""
 
-NAMED = 3
-"""So many open waits are named where a list has one line for a run."""
-
-SHOWN = 60
-"""Characters of a name in such a line."""
+NO_DEFAULT: Any = object()
+"""No default was declared: None is one."""
 
 
 class Awaited(Struct, frozen=True):
@@ -78,7 +82,7 @@ async def wait_for(
 def _agrees(execution: Execution, branch: Branch, path: str, awaited: Awaited) -> None:
     """The record may have something else at this place."""
     record = execution.record
-    what = f"waits for {_words(awaited.kind, awaited.name)}" if awaited.kind != "sleep" else "sleeps"
+    what = f"waits for {named(awaited.kind, awaited.name)}" if awaited.kind != "sleep" else "sleeps"
     if (call := record.calls.get(path)) is not None:
         execution.diverge(branch, call.intent or call.seq, f"at {path} recorded {call.name}; the code {what}")
     wait = record.waits.get(path)
@@ -102,7 +106,7 @@ async def _closed(
     wait = execution.record.waits.get(path)
     if wait is not None and wait.closed:
         return wait.closed
-    await execution.go_live(branch, path, _words(awaited.kind, awaited.name))
+    await execution.go_live(branch, path, named(awaited.kind, awaited.name))
     if drive.record.cancel is not None or drive.record.held is not None:
         branch.unwind("cancelled" if drive.record.cancel is not None else "held")
     if wait is None:
@@ -154,33 +158,124 @@ async def sleep(execution: Execution, duration: timedelta | float) -> None:
     )
 
 
-# -- in words
+# -- signals and answers
 
 
-def words(wait: WaitRecord) -> str:
-    """What a wait is for, in a few words."""
-    return _words(wait.kind, wait.name)
+class Asked(Struct, frozen=True):
+    """What a step waits for: `shape` of the value, `choices` if there are only these, `patience` at most.
+
+    `default`: what an expiry gives, NO_DEFAULT for none; then `expiry` says what it does.
+    """
+
+    name: str
+    shape: Shape[Any]
+    patience: Patience
+    expiry: Expiry = "raise"
+    default: Any = NO_DEFAULT
+    choices: tuple[Any, ...] | None = None
 
 
-def _words(kind: e.WaitKind, name: str) -> str:
-    if kind == "sleep":
-        return "a sleep"
-    noun = {"signal": "signal", "answer": "an answer to", "child": "child run"}[kind]
-    return f"{noun} {name!r}"
+async def signalled(execution: Execution, asked: Asked) -> Any:
+    """The payload of the next signal of this name. Raises WaitExpired, SignalUnfit."""
+    _check_name(asked.name, "a signal's name")
+    now = execution.drive.host.store.now
+
+    def closing(record: RunRecord, wait: WaitRecord) -> e.WaitClosed | None:
+        found = next_signal(record, wait, now())
+        return None if found is None else e.WaitClosed(wait.path, "signal", signal=found.seq)
+
+    wait = await wait_for(execution, _awaited(execution, asked, "signal"), closing, _expired(asked))
+    if wait.how == "expired":
+        return _after_expiry(asked, wait)
+    try:
+        return asked.shape.parse(codec.decode(wait.value), where="$.payload")
+    except ShapeMismatch as error:
+        what = f"signal {wait.name!r} came, and does not fit what the run waits for: {error.what}"
+        safe = "It is taken: the next wait gets the next signal."
+        raise SignalUnfit(
+            what, safe=safe, name=wait.name, path=error.path, expected=error.expected
+        ) from error
 
 
-def reasons(record: RunRecord) -> list[str]:
-    """What the run waits for, each open wait in a few words and with its place."""
-    return [f"{_short(wait)} at {wait.path}" for wait in record.waits.values() if not wait.closed]
+async def answered(execution: Execution, asked: Asked) -> Any:
+    """The answer to a question. Raises WaitExpired. One that does not fit leaves the question open."""
+    _check_name(asked.name, "a question")
+    if asked.choices == ():
+        raise BadArguments(f"{asked.name!r:.80} has nothing to choose from")
+    wait = await wait_for(execution, _awaited(execution, asked, "answer"), nothing, _expired(asked))
+    if wait.how == "expired":
+        return _after_expiry(asked, wait)
+    plain = codec.decode(wait.value)
+    try:
+        if asked.choices is not None:
+            return _choice(asked.choices, plain)
+        return asked.shape.parse(plain, where="$.answer")
+    except ShapeMismatch as error:
+        await _refuse(execution, wait, error.what)
 
 
-def summary(record: RunRecord) -> str:
-    """The same in one line, for lists."""
-    open_ = [wait for wait in record.waits.values() if not wait.closed]
-    named = ", ".join(_short(wait) for wait in open_[:NAMED])
-    return named + (f" and {len(open_) - NAMED} more" if len(open_) > NAMED else "")
+def _choice(choices: tuple[Any, ...], plain: Any) -> Any:
+    for choice in choices:
+        if codec.encode(choice) == codec.encode(plain):
+            return choice
+    raise ShapeMismatch(f"$.answer should be one of {', '.join(map(repr, choices))}, and is {plain!r:.80}")
 
 
-def _short(wait: WaitRecord) -> str:
-    name = wait.name if len(wait.name) <= SHOWN else f"{wait.name[: SHOWN - 1]}…"
-    return "sleep" if wait.kind == "sleep" else _words(wait.kind, name)
+async def _refuse(execution: Execution, wait: WaitRecord, why: str) -> NoReturn:
+    """What only the code can judge: the answer is refused, and the question stays open.
+
+    Where the step has gone on from that answer before, the code has changed: that is a divergence.
+    """
+    branch, record = here(execution), execution.record
+    later = any(first_seq(item) > wait.closed for item in records(record))
+    if later or execution.checking:
+        execution.diverge(branch, wait.seq, f"at {wait.path} recorded an answer that no longer fits: {why}")
+    await execution.drive.journal.append(e.AnswerRefused(wait.path, why))
+    execution.suspend(branch, wait.deadline, "the answer was refused")
+
+
+def _awaited(execution: Execution, asked: Asked, kind: e.WaitKind) -> Awaited:
+    limit = execution.drive.agent.wait_limit if asked.patience is None else asked.patience
+    now = execution.drive.host.store.now()
+    seconds = None if isinstance(limit, Forever) else seconds_of(limit, now, "a run cannot wait for")
+    terms = _terms(asked)
+    return Awaited(asked.name, kind, seconds, lambda: terms.data)
+
+
+def _terms(asked: Asked) -> Terms:
+    choices = None if asked.choices is None else codec.plain(list(asked.choices), where="$.choices")
+    schema = None if asked.choices is not None or asked.shape.type is Any else asked.shape.schema()
+    if asked.default is not NO_DEFAULT:
+        return Terms("default", codec.plain(asked.default, where="$.default"), schema, choices)
+    if asked.expiry == "deny" and asked.shape.type is not bool:
+        raise BadArguments(
+            f'{asked.name!r:.80}: expiry="deny" answers False, so it is for a wait for bool',
+            remedy="default=... says what an expiry gives",
+        )
+    return Terms(asked.expiry, None, schema, choices)
+
+
+def _expired(asked: Asked) -> Callable[[str], e.WaitClosed]:
+    def closed(path: str) -> e.WaitClosed:
+        if asked.default is not NO_DEFAULT:
+            return e.WaitClosed(path, "expired", codec.encode(asked.default, where="$.default"))
+        return e.WaitClosed(path, "expired", codec.encode(False) if asked.expiry == "deny" else b"")
+
+    return closed
+
+
+def _after_expiry(asked: Asked, wait: WaitRecord) -> Any:
+    """The default as it was recorded, of the declared type if it fits that."""
+    if not wait.value:
+        what = f"nothing came for {words(wait)} until {moment_of(wait.deadline)}"
+        raise WaitExpired(what, path=wait.path, name=wait.name)
+    plain = codec.decode(wait.value)
+    try:
+        return asked.shape.restore(plain)
+    except ShapeMismatch:
+        return plain
+
+
+def _check_name(name: object, what: str) -> None:
+    if not is_a(name, str) or not name:
+        raise BadArguments(f"{what} is a text, not {name!r:.80}")

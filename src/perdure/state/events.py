@@ -232,7 +232,8 @@ class WaitOpened(Body, frozen=True, array_like=True, tag="wait.opened"):
 class WaitClosed(Body, frozen=True, array_like=True, tag="wait.closed"):
     """A wait ended. `signal`: the event that received the signal which it took, 0 for none.
 
-    `value`: the answer, what a child came to, or the default of a wait that expired; empty for none.
+    `value`: the answer, what a child came to, or the default of a wait that expired; empty for none. `id`:
+    the sender's, of an answer.
     """
 
     path: str
@@ -240,6 +241,14 @@ class WaitClosed(Body, frozen=True, array_like=True, tag="wait.closed"):
     value: bytes = b""
     signal: int = 0
     by: str = ""
+    id: str = ""
+
+
+class AnswerRefused(Body, frozen=True, array_like=True, tag="answer.refused"):
+    """An answer did not fit the type in the code that asks: its wait is open again, until its deadline."""
+
+    path: str
+    why: str
 
 
 class SignalReceived(Body, frozen=True, array_like=True, tag="signal.received"):
@@ -395,6 +404,7 @@ AnyBody: TypeAlias = (
     | CallLate
     | WaitOpened
     | WaitClosed
+    | AnswerRefused
     | SignalReceived
     | ApprovalRequested
     | ApprovalGranted

@@ -241,6 +241,14 @@ def _wait_closed(record: RunRecord, event: e.Event, body: e.WaitClosed, work: Wo
     return {"waits": {**record.waits, body.path: wait}, "signals": left}
 
 
+def _refused(record: RunRecord, event: e.Event, body: e.AnswerRefused, work: Work) -> Changes:
+    wait = record.waits.get(body.path)
+    if wait is None or wait.how != "answer":
+        raise Damaged(f"event {event.seq} refuses an answer to {body.path}, which has none", seq=event.seq)
+    wait = replace(wait, closed=0, how="", value=b"", by="", refused=body.why)
+    return {"waits": {**record.waits, body.path: wait}}
+
+
 def _signal(record: RunRecord, event: e.Event, body: e.SignalReceived, work: Work) -> Changes:
     signal = SignalRecord(event.seq, body.name, body.id, body.value, body.by, body.accepted)
     return {"signals": (*record.signals, signal)}
@@ -415,6 +423,7 @@ _FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Work], Changes]] = {
     e.CallLate: _late,
     e.WaitOpened: _wait_opened,
     e.WaitClosed: _wait_closed,
+    e.AnswerRefused: _refused,
     e.SignalReceived: _signal,
     e.ApprovalRequested: _asked,
     e.ApprovalGranted: _granted,

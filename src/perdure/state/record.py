@@ -74,7 +74,8 @@ class SignalRecord(Struct, frozen=True, array_like=True):
 class WaitRecord(Struct, frozen=True, array_like=True):
     """A wait of the open step; `closed` is the event that ended it (0: still open).
 
-    `value`: what it came to, as value bytes; `signal`: the one that it took.
+    `value`: what it came to, as value bytes; `signal`: the one that it took. `refused`: why its last answer
+    did not fit.
     """
 
     path: str
@@ -88,6 +89,7 @@ class WaitRecord(Struct, frozen=True, array_like=True):
     value: bytes = b""
     by: str = ""
     signal: SignalRecord | None = None
+    refused: str = ""
 
 
 Permission: TypeAlias = Literal["pending", "granted", "used", "denied", "expired", "voided"]

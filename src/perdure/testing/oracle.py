@@ -107,7 +107,7 @@ def _event(book: _Book, event: e.Event) -> Iterator[str]:
         case e.CallLate(used=True):
             yield from _must_be(book, body.path, "open", "unknown", "not_done")
             book.lives[body.path].standing = body.outcome
-        case e.WaitOpened() | e.WaitClosed() | e.SignalReceived():
+        case e.WaitOpened() | e.WaitClosed() | e.SignalReceived() | e.AnswerRefused():
             yield from _waiting(book, event, body)
         case e.CancelRequested():
             book.cancelled = True
@@ -128,7 +128,7 @@ def _event(book: _Book, event: e.Event) -> Iterator[str]:
 
 
 def _waiting(
-    book: _Book, event: e.Event, body: e.WaitOpened | e.WaitClosed | e.SignalReceived
+    book: _Book, event: e.Event, body: e.WaitOpened | e.WaitClosed | e.SignalReceived | e.AnswerRefused
 ) -> Iterator[str]:
     match body:
         case e.WaitOpened():
@@ -137,6 +137,9 @@ def _waiting(
             book.waits[body.path] = event.seq
         case e.WaitClosed():
             yield from _closed(book, body)
+        case e.AnswerRefused():
+            if book.closed.pop(body.path, None) is None:
+                yield f"an answer to {body.path} is refused, and there was none"
         case e.SignalReceived():
             if body.id in book.signals.values():
                 yield f"signal {body.id} is received a second time"

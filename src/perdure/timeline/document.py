@@ -8,7 +8,7 @@ microseconds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -20,9 +20,11 @@ from perdure.store.protocol import NEVER, RunRow, StoreStats
 from perdure.timeline.amounts import stamp
 from perdure.timeline.condition import Condition
 from perdure.timeline.plain import jsonable
-from perdure.timeline.reason import Why
 from perdure.timeline.spending import noted_spending, spending, spending_document
 from perdure.timeline.view import Call, Line, Reference, argument, place, plain
+
+if TYPE_CHECKING:
+    from perdure.timeline.reason import Why
 
 
 def run_document(row: RunRow, state: Condition) -> dict[str, Any]:

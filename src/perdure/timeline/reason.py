@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from perdure.errors import Damaged, PerdureError, at_store
+from perdure.runtime.questions import open_waits, terms_of, words
 from perdure.state.record import CallRecord, RunRecord, WaitRecord
 from perdure.state.wording import money
 from perdure.store.protocol import NEVER, Inbound, RunRow
@@ -119,6 +121,10 @@ def _facts(row: RunRow, record: RunRecord, now: int, inbox: Sequence[Inbound]) -
     for wait in record.waits.values():
         if not wait.closed:
             yield Fact("wait", _open_wait(wait, now))
+    for signal in record.signals:
+        since = duration(now - signal.accepted)
+        by = f" from {clean(signal.by)}" if signal.by else ""
+        yield Fact("signal", f"{clean(signal.name)!r}{by} came {since} ago; no wait has taken it")
     if row.terminal:
         for at, late in late_results(inbox):
             yield Fact("late", f"{clean(late.words)}; it was told {duration(now - at)} ago, after the end")
@@ -155,11 +161,18 @@ def _open_call(call: CallRecord, now: int) -> str:
 
 
 def _open_wait(wait: WaitRecord, now: int) -> str:
+    terms = terms_of(wait)
+    what = clean(wait.name) if wait.kind == "sleep" else f"{clean(words(wait))} at {wait.path}"
+    if terms.choices is not None:
+        what += f" ({' | '.join(clean(repr(choice)) for choice in terms.choices)})"
+    if wait.refused:
+        what += f"; an answer did not fit: {clean(wait.refused)}"
     if wait.deadline >= NEVER:
-        return f"{clean(wait.name)}: for ever"
+        return f"{what}: for ever"
     if wait.deadline <= now:
-        return f"{clean(wait.name)}: its deadline passed {duration(now - wait.deadline)} ago"
-    return f"{clean(wait.name)}: until {moment(wait.deadline)}, {duration(wait.deadline - now)} from now"
+        return f"{what}: its deadline passed {duration(now - wait.deadline)} ago"
+    then = "" if wait.kind in ("sleep", "child") else f", then it {clean(terms.end)}"
+    return f"{what}: until {moment(wait.deadline)}, {duration(wait.deadline - now)} from now{then}"
 
 
 def _inbox(row: RunRow, inbox: Sequence[Inbound], now: int) -> str:
@@ -182,6 +195,18 @@ def _past(record: RunRecord) -> str:
     return f"{counted(spent.steps, 'step')} and {counted(spent.calls, 'call')} done{tokens}{cost}{again}"
 
 
+def _senders(run: str, record: RunRecord) -> Iterator[str]:
+    """What can be sent to a run that waits."""
+    questions = open_waits(record, "answer")
+    for wait in questions:
+        which = f" --question {wait.path}" if len(questions) > 1 else ""
+        choices = terms_of(wait).choices
+        shown = clean(repr(choices[0])) if choices else "VALUE"
+        yield f"perdure answer {run} {shown}{which}"
+    for wait in open_waits(record, "signal"):
+        yield f"perdure signal {run} {quote(clean(wait.name))} [PAYLOAD]"
+
+
 def remedies(row: RunRow, record: RunRecord, state: Condition) -> Iterator[str]:
     """What can be done about the run now, most useful first."""
     run = clean(row.run_id)
@@ -195,6 +220,8 @@ def remedies(row: RunRow, record: RunRecord, state: Condition) -> Iterator[str]:
         ):
             yield f"perdure resolve {run} {call.path} --done RESULT    it happened"
             yield f"perdure resolve {run} {call.path} --not-done       it did not; it may act again"
+    elif state.word == "waiting" and (open_ := [*_senders(run, record)]):
+        yield from open_
     elif state.needs == "worker":
         yield f"perdure run FILE:AGENT --id {run}    carry it on here"
         yield f"perdure worker MODULE:AGENT    serve every open run of {clean(row.agent)}"

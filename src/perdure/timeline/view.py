@@ -248,11 +248,18 @@ def _late(scan: _Scan, event: e.Event, body: e.CallLate) -> None:
 
 
 def _wait_opened(scan: _Scan, event: e.Event, body: e.WaitOpened) -> None:
-    scan.lines.append(Line(event.seq, event.at, scan.step, "wait", body.name, until=body.deadline))
+    text = body.name if body.kind == "sleep" else f"{body.kind} {body.name}"
+    scan.lines.append(Line(event.seq, event.at, scan.step, "wait", text, until=body.deadline))
 
 
 def _wait_closed(scan: _Scan, event: e.Event, body: e.WaitClosed) -> None:
-    scan.add(event, "woke", body.how)
+    by = (f"by {body.by}",) if body.by else ()
+    took = (f"took @{body.signal}",) if body.signal else ()
+    scan.add(event, "woke", body.how, *by, *took)
+
+
+def _refused(scan: _Scan, event: e.Event, body: e.AnswerRefused) -> None:
+    scan.add(event, "woke", "answer refused", body.why)
 
 
 def _signal(scan: _Scan, event: e.Event, body: e.SignalReceived) -> None:
@@ -337,6 +344,7 @@ _READERS: dict[type, Callable[[_Scan, e.Event, Any], None]] = {
     e.CallLate: _late,
     e.WaitOpened: _wait_opened,
     e.WaitClosed: _wait_closed,
+    e.AnswerRefused: _refused,
     e.SignalReceived: _signal,
     e.ApprovalRequested: _asked,
     e.ApprovalGranted: _granted,

@@ -72,6 +72,9 @@ EVERYTHING: tuple[e.AnyBody, ...] = (
     e.CallLate("2/1", 1, "done", codec.encode(b"\xff"), used=False),
     e.WaitOpened("2/2", "sleep", START),
     e.WaitClosed("2/2", "due"),
+    e.WaitOpened("2/9", "Which size?", START, "answer", codec.encode({"choices": ["S"]})),
+    e.WaitClosed("2/9", "answer", codec.encode("S"), by="ana", id="a-1"),
+    e.AnswerRefused("2/9", "no longer"),
     e.SignalReceived("paid", "s-1", codec.encode({"cents": 5}), "bank", START),
     e.ApprovalRequested(
         "2/5",

@@ -19,6 +19,8 @@ from perdure.runtime import calls, drive, reconcile, runner
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.state import events as e
+from perdure.state import fold, ledger
+from perdure.state.amount import NOTHING
 from perdure.store.protocol import Appended, Batch
 from perdure.store.sqlite import SQLiteStore
 
@@ -200,3 +202,13 @@ def cancel_not_fenced() -> None:
 
     _patch(live.Journal, "intend", blind)
     _patch(drive.Drive, "glance", look_away)
+
+
+def reservation_given_back() -> None:
+    """What a crash cut off costs nothing: its reservation comes back when the call is made again."""
+    settle = ledger.settle
+
+    def generous(book: Any, spent: Any, name: str, used: Any) -> Any:
+        return settle(book, spent, name, used or NOTHING)
+
+    _patch(fold, "settle", generous)

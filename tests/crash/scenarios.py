@@ -10,7 +10,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from perdure.agent import Agent, Done, Hybrid, NotDone, Retry, current_call
+from perdure.agent import Agent, Budget, Done, Hybrid, NotDone, Price, Retry, Usage, current_call
 from perdure.testing.crash.outside import Outside, reply_of
 from perdure.testing.crash.scenario import Hands, Scenario, truthful
 
@@ -325,5 +325,48 @@ def _broken(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 
 mended = Scenario("mended", _broken, person=_retry)
 
-ALL = (refunds, letters, orders, transfers, branches, naps, cancelled, mended)
+# ---------------------------------------------------------------------------------------------- a budget
+
+
+async def _generous(place: Any, run_id: str, outcome: Any) -> bool:
+    """A person who gives a run more whenever it is held for its budget."""
+    if outcome.status != "held" or outcome.reason != "over-budget":
+        return await truthful(place, run_id, outcome)
+    await place.runtime.raise_budget(run_id, by="ada", why="go on", usd=0.3, calls=3)
+    return True
+
+
+def _thrifty(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
+    """Models side by side under a budget that does not last, beside acts that count as calls."""
+    budget = Budget(usd=0.5, calls=6, seconds=600)
+    thrifty = Agent("thrifty", state=dict, start=lambda goal: {"n": 0}, budget=budget)
+
+    @thrifty.model("scripted", price=Price(100.0, 100.0), reserve=Usage(1000, 500))
+    async def ask(n: int) -> dict[str, Any]:
+        await asyncio.sleep(0.01)  # longer than a commit takes: the intent is durable before the answer
+        return dict(outside.act({"n": n, "usage": {"input_tokens": 600 + n, "output_tokens": 500}}))
+
+    @thrifty.tool(effect="irreversible", timeout=SOON)
+    async def post(n: int) -> int:
+        return int(outside.act(n))
+
+    @post.reconcile
+    async def posted(n: int) -> Done[int] | NotDone:
+        found = outside.find(current_call().key)
+        return Done(int(reply_of(found))) if found else NotDone()
+
+    @thrifty.step
+    async def step(run: Any) -> None:
+        n = run.state["n"]
+        replies = await run.gather(ask(n), ask(n + 1), post(n))
+        run.state["n"] = n + 2 + replies[2] - n
+        if n >= 2:
+            run.finish(replies[0]["n"])
+
+    return thrifty
+
+
+thrifty = Scenario("thrifty", _thrifty, person=_generous)
+
+ALL = (refunds, letters, orders, transfers, branches, naps, cancelled, mended, thrifty)
 """Every scenario."""

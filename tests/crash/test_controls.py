@@ -29,6 +29,7 @@ MUTANTS = {
     "timer_begun_anew": ("naps", "run.suspended"),
     "transaction_in_two": ("transfers", "transact.committed"),
     "cancel_not_fenced": ("cancelled", "run.claimed"),
+    "reservation_given_back": ("thrifty", "call.acted+receipt.queued"),
 }
 """Each mutant, the scenario that it is tried on, and the boundaries where it must show."""
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from perdure.agent import Agent, Done, Hybrid, NotDone, Retry, current_call
+from perdure.agent import Agent, Budget, Done, Hybrid, NotDone, Price, Retry, Usage, current_call
 from perdure.agent.policy import Durability, Storage
 
 Statement = list[Any]
@@ -33,6 +33,26 @@ Request = Callable[[object], Awaitable[Any]]
 
 Find = Callable[[str], Any]
 """What the outside answered to the act with this key; None if there was none."""
+
+
+def told_usage(reply: str) -> Usage | None:
+    """What a reply says that it used: less than what was reserved, and of some nothing is known."""
+    return Usage(len(reply), len(reply) * 2) if len(reply) % 4 else None
+
+
+def draw_budget(chance: random.Random) -> Budget | None:
+    """Limits that a program is likely to reach, or none."""
+    if chance.random() < 0.5:
+        return None
+    drawn = {
+        "usd": round(chance.uniform(0, 0.0005), 7),
+        "tokens": chance.randint(0, 200),
+        "calls": chance.randint(0, 8),
+        "steps": chance.randint(0, 3),
+        "seconds": chance.choice((1.0, 30.0)),
+    }
+    kinds = [kind for kind in drawn if chance.random() < 0.5]
+    return Budget(**{kind: drawn[kind] for kind in kinds})  # type: ignore[arg-type]
 
 
 def answer(tool: str, value: int) -> str:
@@ -81,7 +101,13 @@ def _reads(agent: Agent[Any, Any, Any], request: Request) -> None:
     async def look(value: int) -> str:
         return str(await request(answer("look", value)))
 
-    @agent.model("thinker", retry=Retry(attempts=12, backoff=0.1))
+    @agent.model(
+        "thinker",
+        retry=Retry(attempts=12, backoff=0.1),
+        price=Price(input=1.0, output=3.0),
+        reserve=Usage(20, 40),
+        usage=told_usage,
+    )
     async def think(value: int) -> str:
         return str(await request(answer("think", value)))
 

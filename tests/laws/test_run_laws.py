@@ -1,9 +1,9 @@
 """The laws of one machine, over random programs, crashes, stops, cancels, lost answers and late ones.
 
 A program is drawn, run by one or two workers that are killed, frozen and stopped at random boundaries, and
-judged: every call's life against what the outside saw (laws 1 to 4, 17), the fold from every snapshot and
-from none (5), epochs and order (6, 15), messages once (10), the ending against a pure model (18, 19), and
-that it ends at all (20).
+judged: every call's life against what the outside saw (laws 1 to 4, 17), the budget against the events (7),
+the fold from every snapshot and from none (5), epochs and order (6, 15), messages once (10), the ending
+against a pure model (18, 19), and that it ends at all (20).
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 
 from perdure.recovery import verdicts
 from perdure.runtime import reconcile
-from perdure.state.record import CallRecord
+from perdure.runtime.purse import Purse
+from perdure.state import fold
+from perdure.state.amount import NOTHING, Amount
+from perdure.state.ledger import settle
+from perdure.state.record import CallRecord, Ledger, Spent
 from tests.laws.programs import draw_program
 from tests.laws.world import Chances, World
 
@@ -60,6 +64,7 @@ def test_the_worlds_are_hard_enough() -> None:
         world.run({"r": draw_program(chance)})
         assert not world.found, "\n".join(world.found)
         seen.update(kills=world.kills, freezes=world.freezes, stops=world.stops, acts=len(world.acts))
+        seen.update(raises=world.raises)
         seen.update(cancels=len(world.cancelled), moved=len(world.moved))
         seen.update(line.split()[1] for line in world.trace)
     for what in (
@@ -67,6 +72,8 @@ def test_the_worlds_are_hard_enough() -> None:
         "freezes",
         "stops",
         "cancels",
+        "raises",
+        "intent.queued",
         "moved",
         "reconcile.ask",
         "call.unknown",
@@ -114,6 +121,33 @@ def _first_offence(chances: Chances, words: str) -> int | None:
         world.run(
             {"r": [[["call", "pay", 1], ["call", "send", 2]], [["gather", [[["call", "pay", 3]]] * 2]]]}
         )
+        if any(words in said for said in world.found):
+            return seed
+    return None
+
+
+def test_control_a_rest_that_is_reserved_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If branches do not see what others were promised, the judge says that the budget is crossed."""
+    monkeypatch.setattr(Purse, "pledged", lambda purse, record, but: NOTHING)
+    assert _first_overspent("crosses the budget") is not None
+
+
+def test_control_a_reservation_that_a_crash_gives_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If nobody pays for what was under way, the judge's own sums are others."""
+
+    def generous(ledger: Ledger, spent: Spent, name: str, used: Amount | None) -> tuple[Ledger, Spent]:
+        return settle(ledger, spent, name, used or NOTHING)
+
+    monkeypatch.setattr(fold, "settle", generous)
+    assert _first_overspent("its events say") is not None
+
+
+def _first_overspent(words: str) -> int | None:
+    """The first seed in whose world, where models are asked side by side, the judge says these words."""
+    step = [["gather", [[["call", tool, number]] for number in range(4) for tool in ("think", "pay")]]]
+    for seed in range(60):
+        world = World(seed, Chances(kill=0.04), 1)
+        world.run({"r": [step, step]})
         if any(words in said for said in world.found):
             return seed
     return None

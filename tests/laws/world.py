@@ -29,9 +29,11 @@ from perdure.state.fold import fold_all
 from perdure.state.record import RunRecord
 from perdure.store.memory import MemoryStore
 from perdure.store.protocol import Message, Query
+from perdure.testing.account import misread
 from perdure.testing.oracle import Act, offences
+from perdure.timeline.spending import NAMES
 from tests.laws.process import Dead, Process, process_scope, task_factory
-from tests.laws.programs import STYLES, Program, expected, interpreter
+from tests.laws.programs import STYLES, Program, draw_budget, expected, interpreter
 from tests.laws.virtual import LoopClock, VirtualLoop
 
 LEASE_SECONDS = 6.0
@@ -91,7 +93,7 @@ class World:
         self.processes: list[Process] = []
         self.programs: dict[str, Program] = {}
         self.cancelled: set[str] = set()
-        self.kills = self.freezes = self.stops = 0
+        self.kills = self.freezes = self.stops = self.raises = 0
         self.trace: list[str] = []
         self.moved: set[tuple[str, str]] = set()
         self.cancel_accepted: set[str] = set()
@@ -282,6 +284,12 @@ class World:
                 await desk.resolve(run_id, call.path, by="ada", not_done=True)
             else:
                 await desk.resolve(run_id, call.path, by="ada", done=found)
+        elif reason == "over-budget":
+            assert held.ledger is not None
+            self.raises += 1
+            most = {"usd": 0.0001, "tokens": 70, "calls": 2, "steps": 1, "seconds": 60.0}
+            more: dict[str, Any] = {NAMES[kind]: most[NAMES[kind]] for kind in held.ledger.limits.limited}
+            await desk.raise_budget(run_id, by="ada", **more)
         elif reason == "step-error" and "ConnectionError" in held.held.detail:
             await desk.retry(run_id, by="ada")
         else:
@@ -310,7 +318,7 @@ class World:
             events = await history(self.store, run_id)
             record = (await load(self.store, run_id)).record
             acts = [act for act in self.acts if act.run_id == run_id]
-            said = offences(events, acts)
+            said = offences(events, acts) + misread(events, record)
             checked = await verify(self.store, run_id)
             if not checked.ok:
                 said.append(checked.what)
@@ -356,9 +364,11 @@ class World:
         """
         for stored in self._read(batch):
             body = stored.body
-            if isinstance(body, e.CallIntended) and batch.run_id in self.cancel_accepted:
-                self.intended_after_cancel.append((batch.run_id, body.path))
             match body:
+                case e.CallIntended(head=e.CallHead(effect="read")):
+                    pass  # not fenced
+                case e.CallIntended(path=path) if batch.run_id in self.cancel_accepted:
+                    self.intended_after_cancel.append((batch.run_id, path))
                 case e.CallSettled(path=path, outcome="done", head=e.CallHead(effect="transactional")):
                     self.moved.add((batch.run_id, path))
 
@@ -375,7 +385,7 @@ class World:
         async with Runtime(self.store, [], clock=self.clock) as desk:
             agent = self.agent
             for run_id, program in self.programs.items():
-                await desk.start(agent, run_id, program)
+                await desk.start(agent, run_id, program, budget=draw_budget(self.chance))
         helpers = [
             *(self.loop.create_task(self.work(slot)) for slot in range(self.workers)),
             self.loop.create_task(self.attend()),

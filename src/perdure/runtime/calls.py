@@ -242,7 +242,7 @@ async def _admitted(wanted: Wanted) -> None:
         await _made(wanted)
         return
     try:
-        while not await budgets.afford(wanted):  # the last guard: its pledge stands until the attempt is over
+        while not await budgets.afford(wanted):  # last of all: its pledge stands until the attempt is over
             await guards.guard(wanted)
             if wanted.settled:
                 return

@@ -15,6 +15,7 @@ from typing import Any
 from perdure import codec
 from perdure.state import events as e
 from perdure.state.record import RunRecord
+from perdure.testing.account import Account
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class _Book:
 
     acts: Mapping[tuple[str, int], list[Act]]
     lives: dict[str, _Life] = field(default_factory=lambda: defaultdict(_Life))
+    account: Account = field(default_factory=Account)
     waits: dict[str, int] = field(default_factory=dict)
     closed: dict[str, int] = field(default_factory=dict)  # path -> the signal that the wait took
     signals: dict[int, str] = field(default_factory=dict)  # event -> the sender's id
@@ -92,6 +94,7 @@ def _order(before: e.Event | None, event: e.Event) -> Iterator[str]:
 
 def _event(book: _Book, event: e.Event) -> Iterator[str]:
     body = event.body
+    yield from book.account.read(event)
     if book.ended:
         yield "something follows the end"
     match body:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perdure.errors import PerdureError
+from perdure.testing.account import misread
 from perdure.testing.crash.kill import Kill
 from perdure.testing.crash.life import Ground, Life, live_forked
 from perdure.testing.crash.look import Look, look
@@ -111,6 +112,7 @@ class _Judge:
         if not seen.verification.ok:
             self.add([seen.verification.what])
         self.add(offences(seen.events, acts))
+        self.add(misread(seen.events, seen.record))
         self._settled = settled_paths(seen.events)
 
     def ending(self) -> None:

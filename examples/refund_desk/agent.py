@@ -1,8 +1,8 @@
 """The whole of an agent, typed: state, goal and result, a fact, a tool with everything declared, a method.
 
 `python examples/refund_desk/agent.py` runs it; the model is scripted, shop and bank are objects in this file.
-It passes `mypy --strict`. Approvals, premises and budgets are declared as they will be enforced; this refund
-is small enough to need no approval.
+It passes `mypy --strict`. Premises are declared as they will be enforced; this refund is small enough to need
+no approval.
 """
 
 from __future__ import annotations
@@ -13,7 +13,19 @@ from datetime import timedelta
 from typing import Any
 
 import perdure
-from perdure import Agent, Approval, ApprovalRequest, Budget, Done, NotDone, Run, Unknown, current_call, use
+from perdure import (
+    Agent,
+    Approval,
+    ApprovalRequest,
+    Budget,
+    Done,
+    NotDone,
+    Price,
+    Run,
+    Unknown,
+    current_call,
+    use,
+)
 
 Message = dict[str, Any]
 
@@ -148,7 +160,7 @@ agent = Agent(
 )
 
 
-@agent.model("scripted")
+@agent.model("scripted", price=Price(input=0.25, output=2.0))
 async def chat(messages: list[Message]) -> Reply:
     """Asks for the balance and the refund, then says what became of them."""
     answers = [message for message in messages if message["role"] == "tool"]

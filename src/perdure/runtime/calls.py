@@ -45,11 +45,12 @@ from perdure.journal import Fences
 from perdure.runtime import approvals, budgets, guards, questions, reconcile
 from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
-from perdure.runtime.drive import Drive, resolve
+from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Execution, Interrupted
 from perdure.runtime.giving_up import give_up, told
 from perdure.runtime.head import check_size, head_of
 from perdure.runtime.messages import late_events
+from perdure.runtime.mismatch import of_call
 from perdure.runtime.wanted import NOTHING, Wanted
 from perdure.state import events as e
 from perdure.state.record import CallRecord
@@ -72,9 +73,13 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
     if call is not None:
         execution.replay.asked(path)
         if call.name != head.name or approvals.asked_digest(execution.record, call) != head.digest:
-            execution.diverge(branch, call.intent or call.seq, _difference(execution, call, head, tool))
+            execution.diverge(
+                branch,
+                call.intent or call.seq,
+                of_call(drive, call, head, args, execution.kept.get(call.digest, {})),
+            )
     elif (wait := execution.record.waits.get(path)) is not None:
-        detail = f"at {path} recorded {questions.words(wait)}; the code asks for {tool.name} ({tool.source})"
+        detail = f"at {path} recorded {questions.words(wait)}; the code asks for {tool.name}"
         execution.diverge(branch, wait.seq, detail)
     approvals.recall(execution, path)
     execution.replay.enter()
@@ -488,15 +493,3 @@ async def _transact(wanted: Wanted, call: Call) -> None:
     finally:
         if tool.opens_per_call:
             await drive.host.providers.call_ended(call)
-
-
-def _difference(execution: Execution, call: CallRecord, head: e.CallHead, tool: Tool[..., Any]) -> str:
-    """Both sides of a mismatch, for a person."""
-
-    def show(name: str, args: dict[str, Any]) -> str:
-        inside = ", ".join(f"{key}={value!r:.60}" for key, value in args.items())
-        return f"{name}({inside})"
-
-    recorded = show(call.name, execution.drive.arguments(call))
-    now = {name: resolve(execution.record.state, value, dict(execution.values)) for name, value in head.args}
-    return f"at {call.path} recorded {recorded}; the code asks for {show(head.name, now)} ({tool.source})"

@@ -16,7 +16,9 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from perdure.errors import ForeignTask, Signal, StoreError, Suspend
+from perdure.runtime.caller import line_of_step
 from perdure.runtime.drive import Drive
+from perdure.runtime.mismatch import never_asked
 from perdure.runtime.replay import Replay
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
@@ -80,7 +82,8 @@ class Execution:
 
     `mismatch` is the event that the code no longer agrees with; `broken` why nothing new can be intended.
     `wake_at`: when a blocked branch can go on at the latest, whatever comes. `blocked_at`: up to which
-    message the inbox had been read when the first of them was blocked.
+    message the inbox had been read when the first of them was blocked. `task` executes the step itself.
+    `kept`: arguments that the journal does not keep, by their call's digest, while the step is checked.
     """
 
     drive: Drive
@@ -94,6 +97,8 @@ class Execution:
     mismatch_detail: str = ""
     broken: StoreError | None = None
     over: bool = False
+    task: asyncio.Task[Any] | None = None
+    kept: dict[bytes, dict[str, bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         record = self.record
@@ -109,6 +114,11 @@ class Execution:
         return self.drive.journal.record
 
     @property
+    def ended(self) -> tuple[str, bytes] | None:
+        """Status and value of the ending that the step has asked for."""
+        return None if self.ending is None else (self.ending.status, self.ending.value)
+
+    @property
     def is_live(self) -> bool:
         """Whether `go_live` would return at once: what is asked for now has not been recorded."""
         return not self.checking and self.replay.over
@@ -121,7 +131,8 @@ class Execution:
     def diverge(self, branch: Branch, seq: int, detail: str) -> NoReturn:
         """The code asks for something else than event `seq` recorded (0: than anything recorded)."""
         if self.mismatch is None:
-            self.mismatch, self.mismatch_detail = seq, detail
+            place = line_of_step(self.task)
+            self.mismatch, self.mismatch_detail = seq, detail + (f" ({place})" if place else "")
         branch.unwind("the step does not match its record")
 
     def hold(self, branch: Branch, held: e.RunHeld) -> NoReturn:
@@ -155,7 +166,7 @@ class Execution:
 
     def _stalled(self, branch: Branch) -> NoReturn:
         seq = self.replay.mismatch or 0
-        self.diverge(branch, seq, f"event {seq} recorded a call that the step no longer makes")
+        self.diverge(branch, seq, never_asked(self.drive, seq))
 
 
 def here(execution: Execution) -> Branch:

@@ -26,18 +26,23 @@ KEPT_BYTES = 128
 def head_of(execution: Execution, tool: Tool[..., Any], args: dict[str, Any]) -> e.CallHead:
     """Which call it is: arguments as stored, and a digest over name and arguments."""
     recorded, digests = [], [tool.name.encode("utf-8", "surrogatepass")]
+    left_out: dict[str, bytes] = {}
     values, effect = execution.values, tool.effect_of(args)
     for name, value in args.items():
         argument, digest = _argument(execution, name, value, values)
         if isinstance(argument, bytes) and len(argument) > KEPT_BYTES:
             if effect == "read" and tool.options.approval is None:  # else a person must see it
+                left_out[name] = argument
                 argument = e.Omitted(len(argument))
             else:
                 check_size(execution.drive, argument, value, f"$.{name}")
         recorded.append((name, argument))
         digests.append(name.encode())
         digests.append(digest)
-    return e.CallHead(tool.name, effect, tuple(recorded), codec.digest(*digests))
+    head = e.CallHead(tool.name, effect, tuple(recorded), codec.digest(*digests))
+    if left_out and execution.drive.check:
+        execution.kept[head.digest] = left_out
+    return head
 
 
 def _argument(execution: Execution, name: str, value: Any, values: Any) -> tuple[e.Argument, bytes]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import traceback
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +16,9 @@ from perdure import codec
 from perdure.agent import Agent, Hybrid, Principal
 from perdure.errors import (
     Damaged,
+    Diverged,
     LeaseLost,
+    NotRepeatable,
     NotStorable,
     PerdureError,
     RunGone,
@@ -31,9 +31,11 @@ from perdure.journal import Journal, SnapshotPolicy, outlast, restore
 from perdure.recovery.verdicts import DropTail, after_mismatch
 from perdure.runtime import budgets, questions, reconcile
 from perdure.runtime.boundary import reached
+from perdure.runtime.caller import line_of_error
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution, Interrupted
 from perdure.runtime.late import hand_over
+from perdure.runtime.mismatch import HINT, never_asked, of_ending, of_state
 from perdure.runtime.plain_loop import plain_loop
 from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
@@ -43,8 +45,6 @@ from perdure.state.record import RunRecord
 from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, RowChange
 
 log = logging.getLogger("perdure.run")
-
-_HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 POISON_CLAIMS = 5
 """A run that was claimed so often without progress, and never given back, is held."""
@@ -319,7 +319,7 @@ class Runner:
         seq = execution.replay.never_asked()
         if seq is not None and execution.mismatch is None:
             execution.mismatch = seq
-            execution.mismatch_detail = f"event {seq} recorded a call that the step no longer makes"
+            execution.mismatch_detail = never_asked(execution.drive, seq)
             raise Interrupted("the step does not match its record")
         for call in execution.record.calls.values():
             if call.standing in ("open", "unknown"):
@@ -340,7 +340,10 @@ class Runner:
             return
         if self.check and (problem := await self._checked(ride, execution, step, patch)) is not None:
             ride.live.reset()
-            await self._hold(ride, e.RunHeld("not-repeatable", problem, _retry(ride)))
+            again, cancel = _retry(ride)
+            change = f"{HINT}: use them in the step, or read the outside in a tool; then {again}"
+            detail = f"[{NotRepeatable.code}] {problem}"
+            await self._hold(ride, e.RunHeld("not-repeatable", detail, (again, change, cancel)))
             return
         committed = e.StepCommitted(number, patch)
         if execution.ending is not None:
@@ -359,6 +362,7 @@ class Runner:
     async def _checked(self, ride: Drive, first: Execution, step: Any, patch: tuple[e.Op, ...]) -> str | None:
         """Execute the step again from its own record: calls, patch and ending must be the same."""
         again = Execution(ride, LiveState(self.agent.state_shape, ride.record.state), checking=True)
+        again.kept.update(first.kept)
         try:
             await execute(again, step)
             self._asked_for_all(again)
@@ -368,11 +372,11 @@ class Runner:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001  (whatever the replay raised is the finding)
-            return f"the replayed step raised {type(error).__name__}: {error}"
+            return f"the replayed step raised {type(error).__name__}: {error!s:.300} ({line_of_error(error)})"
         if second != patch:
-            return f"the replayed step left another state: {_first_difference(patch, second)}"
+            return of_state(first.live.live, again.live.live)
         if again.ending != first.ending:
-            return "the replayed step ended the run otherwise than the first execution"
+            return of_ending(first.ended, again.ended)
         return None
 
     # -- what stops a drive
@@ -408,7 +412,8 @@ class Runner:
         remedies = [f"deploy the code that the run was recorded with, then perdure retry {ride.run_id}"]
         if decision.may_restart:
             remedies.append(f"perdure retry {ride.run_id} --restart")
-        await self._hold(ride, e.RunHeld("diverged", execution.mismatch_detail, tuple(remedies)))
+        detail = f"[{Diverged.code}] {execution.mismatch_detail}"
+        await self._hold(ride, e.RunHeld("diverged", detail, tuple(remedies)))
 
     async def _failed(self, ride: Drive, error: BaseException) -> None:
         """An exception left the step: its patch is discarded.
@@ -427,15 +432,7 @@ class Runner:
             await ride.journal.barrier()  # a restart must not forget that this try was made
             await self.host.clock.sleep(retry.delay(failures))
             return
-        where = traceback.extract_tb(error.__traceback__)
-        place = next(
-            (
-                f"{frame.filename}:{frame.lineno}"
-                for frame in reversed(where)
-                if not frame.filename.startswith(_HERE)
-            ),
-            "",
-        )
+        place = line_of_error(error)
         what = error.what if isinstance(error, PerdureError) else str(error)
         code = f"[{error.code}] " if isinstance(error, PerdureError) else ""
         detail = f"{code}{type(error).__name__}: {what}" + (f" ({place})" if place else "")
@@ -526,11 +523,3 @@ def _check_sizes(patch: tuple[e.Op, ...], most: int) -> None:
 
 def _place(op: e.Op) -> str:
     return "$.state" + "".join(f"[{key!r}]" for key in op.path)
-
-
-def _first_difference(first: tuple[e.Op, ...], second: tuple[e.Op, ...]) -> str:
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            return f"first at {_place(one)}" + ("" if one.path == other.path else f" and {_place(other)}")
-    longer = first if len(first) > len(second) else second
-    return f"a change at {_place(longer[min(len(first), len(second))])} came only once"

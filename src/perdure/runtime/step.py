@@ -344,7 +344,8 @@ async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) ->
     Raises what it raises; Suspend when a branch is blocked, even if swallowed.
     """
     drive: Drive = execution.drive
-    branch = Branch(execution.prefix, asyncio.current_task())
+    execution.task = asyncio.current_task()
+    branch = Branch(execution.prefix, execution.task)
     tokens: list[tuple[ContextVar[Any], Any]] = [
         (branch_scope, branch_scope.set(branch)),
         (step_scope, step_scope.set(StepScope(execution))),

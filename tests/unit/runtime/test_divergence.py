@@ -179,7 +179,7 @@ def pays(office: Office, *sums: int, first: int | None = None) -> Code:
 @pytest.mark.parametrize(
     ("sums", "first", "told"),
     [
-        ((6,), None, ["pay(cents=5)", "pay(cents=6)"]),
+        ((6,), None, ["[R201] at 1:0", "of pay differ: cents recorded 5, now 6"]),
         ((), None, ["recorded pay", "the code sleeps"]),
         ((5,), 1, ["pay(cents=5)", "look(at=1)"]),
     ],

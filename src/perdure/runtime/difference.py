@@ -1,0 +1,85 @@
+"""Two sides that should be the same and are not, in words for a person: where they differ, and what is there.
+
+Pure; values are plain data. What is said of a value is bounded, whatever its size, and shows the part of a
+long text in which the two differ.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any
+
+WIDTH = 60
+"""Characters of one value at most."""
+
+MOST = 3
+"""Places that are named; more are counted."""
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOTHING: Any = _Nothing()
+"""In place of a value where one side has none."""
+
+
+def shown(value: Any, width: int = WIDTH) -> str:
+    """The value, as Python would write it, in at most `width` characters."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = width
+    short.maxlevel = 4
+    text = " ".join(short.repr(value).split())
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def differences(one: Any, other: Any, at: str) -> list[tuple[str, Any, Any]]:
+    """The places below `at` in which two values differ, with both values there."""
+    if type(one) is dict and type(other) is dict:
+        keys = [*one, *(key for key in other if key not in one)]
+        pairs = [(f"[{key!r:.40}]", one.get(key, NOTHING), other.get(key, NOTHING)) for key in keys]
+    elif type(one) in (list, tuple) and type(one) is type(other):
+        longest = max(len(one), len(other))
+        ones, others = ([*side, *[NOTHING] * (longest - len(side))] for side in (one, other))
+        pairs = [
+            (f"[{index}]", first, second)
+            for index, (first, second) in enumerate(zip(ones, others, strict=True))
+        ]
+    else:
+        return [] if _same(one, other) else [(at, one, other)]
+    below = [found for part, first, second in pairs for found in differences(first, second, at + part)]
+    if not below and not _same(one, other):  # the same parts in another order
+        return [(at, one, other)]
+    return below
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other or repr(one) == repr(other)  # NaN is like itself, 1 is not like True
+
+
+def both(one: Any, other: Any) -> tuple[str, str]:
+    """Two values that differ, each in a few words; of long texts the part in which they differ."""
+    if isinstance(one, str) and isinstance(other, str) and max(len(one), len(other)) > WIDTH - 2:
+        same = next(
+            (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+            min(len(one), len(other)),
+        )
+        return _part(one, same), _part(other, same)
+    return shown(one), shown(other)
+
+
+def _part(text: str, around: int) -> str:
+    start = max(around - 20, 0)
+    end = start + WIDTH - 4
+    return f"{'…' if start else ''}{text[start:end]!r}{'…' if end < len(text) else ''}"
+
+
+def told(found: list[tuple[str, Any, Any]], first: str, second: str) -> str:
+    """Places and both values of each: `cents first 5, second 6`, for the words of the two sides."""
+    words = []
+    for at, one, other in found[:MOST]:
+        left, right = both(one, other)
+        words.append(f"{at} {first} {left}, {second} {right}")
+    more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
+    return "; ".join(words) + more

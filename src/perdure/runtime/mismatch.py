@@ -1,0 +1,99 @@
+"""In which words a person is told that a step does not match its record: both sides, and where they differ.
+
+Decides nothing. What is said is bounded, whatever the size of the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure import codec
+from perdure.errors import PerdureError
+from perdure.recovery.verdicts import first_seq, records
+from perdure.runtime.difference import differences, shown, told
+from perdure.runtime.drive import Drive, resolve
+from perdure.state import events as e
+from perdure.state.fold import recorded_values
+from perdure.state.record import CallRecord, WaitRecord
+
+ARGUMENTS = 6
+"""Arguments that are shown of a call."""
+
+HINT = "run.now(), run.random() and run.new_id() are recorded"
+"""What to use in place of the usual causes."""
+
+
+def of_call(
+    drive: Drive, call: CallRecord, head: e.CallHead, args: Mapping[str, Any], kept: Mapping[str, bytes]
+) -> str:
+    """A call is recorded, and the code asks for another one in its place, with `args`.
+
+    `kept`: value bytes of the recorded call's arguments that the journal does not keep, if they are at hand.
+    """
+    asked = drive.record.approvals.get(call.path)
+    recorded = _recorded(drive, call.args if asked is None else asked.head.args)
+    recorded.update((name, codec.decode(data)) for name, data in kept.items())
+    now = {name: _plain(value) for name, value in args.items()}
+    if call.name == head.name:
+        found = differences(recorded, now, "")
+        names = [(_named(at), one, other) for at, one, other in found]
+        if names:
+            words = told(names, "recorded", "now")
+            return f"at {call.path} the arguments of {call.name} differ: {words}"
+    return f"at {call.path} recorded {_call(call.name, recorded)}; the code asks for {_call(head.name, now)}"
+
+
+def never_asked(drive: Drive, seq: int) -> str:
+    """The code has gone by what event `seq` recorded."""
+    item = next((item for item in records(drive.record) if first_seq(item) == seq), None)
+    if item is None:
+        return f"event {seq} recorded something that the code no longer asks for"
+    if isinstance(item, WaitRecord):
+        what = "a sleep" if item.kind == "sleep" else f"{item.kind} {item.name!r:.60}"
+    else:
+        what = _call(item.name, _recorded(drive, item.args))
+    return f"at {item.path} recorded {what}, which the code no longer asks for"
+
+
+def of_state(first: Any, second: Any) -> str:
+    """Two executions of a step left these states."""
+    found = differences(_plain(first), _plain(second), "$.state")
+    where = told(found, "first", "replayed") if found else "its parts are in another order"
+    return f"the replayed step left another state: {where}"
+
+
+def of_ending(first: tuple[str, bytes] | None, second: tuple[str, bytes] | None) -> str:
+    """Two executions of a step ended the run so: status and value bytes each, or not at all."""
+
+    def words(ending: tuple[str, bytes] | None) -> str:
+        return "did not end the run" if ending is None else f"ended it as {ending[0]}"
+
+    if first is not None and second is not None and first[0] == second[0]:
+        found = differences(codec.decode(first[1]), codec.decode(second[1]), "$.result")
+        return f"the replayed step ended the run with something else: {told(found, 'first', 'replayed')}"
+    return f"the first execution of the step {words(first)}, the replayed one {words(second)}"
+
+
+def _recorded(drive: Drive, args: tuple[tuple[str, e.Argument], ...]) -> dict[str, Any]:
+    record = drive.record
+    values = recorded_values(record)
+    return {name: resolve(record.state, value, values) for name, value in args}
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return codec.plain(value)
+    except PerdureError:  # it is told apart by its own words then
+        return value
+
+
+def _call(name: str, args: Mapping[str, Any]) -> str:
+    inside = [f"{key}={shown(value)}" for key, value in list(args.items())[:ARGUMENTS]]
+    return f"{name}({', '.join([*inside, *(['…'] if len(args) > ARGUMENTS else [])])})"
+
+
+def _named(at: str) -> str:
+    """`['cents'][0]`, as the argument is written: `cents[0]`."""
+    name, bracket, rest = at.removeprefix("['").partition("']")
+    return name + rest if bracket else at

@@ -29,7 +29,7 @@ from perdure.errors import (
 )
 from perdure.journal import Past, history, load
 from perdure.recovery.verdicts import may_restart
-from perdure.runtime import approvals, decisions, senders
+from perdure.runtime import approvals, decisions, requests, senders
 from perdure.runtime.drive import Host
 from perdure.runtime.idle import end_cancelled
 from perdure.runtime.messages import foreseen
@@ -275,7 +275,7 @@ class Desk:
         policy = self._code(
             record, asked, "who may decide is a function of the agent's code"
         ).options.approval
-        request = approvals.request_of(run_id, record, asked)
+        request = requests.request_of(run_id, record, asked)
         if policy is not None and not approvals.may_decide(policy, by, request):
             raise NotYours(f"{by.id} may not decide {asked.id}: the tool's own function says no")
 
@@ -340,7 +340,7 @@ class Desk:
 
     def requests(self, past: Past) -> tuple[ApprovalRequest, ...]:
         """What a run asks people to permit now."""
-        return approvals.requests(past.row.run_id, past.record)
+        return requests.requests(past.row.run_id, past.record)
 
 
 def _answers(message: Inbound, path: str) -> bool:

@@ -34,7 +34,7 @@ from perdure.clock import SECOND, SYSTEM, Clock
 from perdure.desk import Desk
 from perdure.errors import BadRunId, NotServed, OtherGoal, at_store
 from perdure.journal import follow, goal_of, load, outline
-from perdure.runtime import approvals, questions
+from perdure.runtime import questions, requests
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Host
 from perdure.runtime.leases import LEASE_SECONDS, Leases
@@ -321,7 +321,7 @@ def outcome_of(
     until = (
         None if row.due_at >= NEVER or row.due_at <= 0 else datetime.fromtimestamp(row.due_at / SECOND, UTC)
     )
-    asked = approvals.requests(run_id, record)
+    asked = requests.requests(run_id, record)
     return Waiting(tuple(_reasons(row, record, asked)), asked, until, run_id=run_id)
 
 

@@ -180,7 +180,7 @@ looks: tuple[Verb, ...] = (
     call("due", {"y": frozenset({"2"})}),
     *(
         call("list", query)
-        for query in (Query(), Query(("ready",), "x", "a"), Query(open_only=True, limit=2))
+        for query in (Query(), Query(("ready",), "x", "a"), Query(open_only=True, limit=2), Query(asks=True))
     ),
 )
 

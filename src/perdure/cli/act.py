@@ -33,7 +33,7 @@ def user() -> str:
         return "unknown"
 
 
-def _answering(command: Any) -> Any:
+def answering(command: Any) -> Any:
     """The options that every answer takes."""
     by = click.option(
         "--by", default=user, show_default="the user's name", help="Who answers; it is recorded."
@@ -48,7 +48,7 @@ def _answering(command: Any) -> Any:
 @click.option("--done", metavar="RESULT", help="It happened, with this result: JSON, or else text.")
 @click.option("--not-done", is_flag=True, help="It did not happen; it may be made again.")
 @click.option("--failed", metavar="MESSAGE", help="It failed for good; the step gets this error.")
-@_answering
+@answering
 def resolve(options: Options, run: str, call: str | None, **answer: Any) -> int:
     """Say what became of a call whose reply never came. CALL may be left out if only one is unknown."""
     given = {name: value for name, value in answer.items() if value not in (None, False)}
@@ -88,7 +88,7 @@ async def _only_unknown(runtime: Runtime, run_id: str) -> str:
 
 @click.command(short_help="Let a held run go on as it is.")
 @click.argument("run")
-@_answering
+@answering
 def release(options: Options, run: str, **who: str) -> int:
     """Let a held run go on as it is."""
 
@@ -102,7 +102,7 @@ def release(options: Options, run: str, **who: str) -> int:
 @click.command(short_help="Execute a held run's open step again.")
 @click.argument("run")
 @click.option("--restart", is_flag=True, help="Without the step's records; only if nothing in it acts.")
-@_answering
+@answering
 def retry(options: Options, run: str, restart: bool, **who: str) -> int:
     """Execute a held run's open step again, after you have mended it."""
 
@@ -115,7 +115,7 @@ def retry(options: Options, run: str, restart: bool, **who: str) -> int:
 
 @click.command(short_help="End a run.")
 @click.argument("run")
-@_answering
+@answering
 def cancel(options: Options, run: str, **who: str) -> int:
     """End a run: no new act is begun, and it is cancelled once every open call has a verdict."""
 

@@ -36,6 +36,7 @@ _CODES: tuple[tuple[int, tuple[type[errors.PerdureError], ...]], ...] = (
             errors.NoStore,
             errors.BadPoint,
             errors.UnknownCode,
+            errors.NoSuchApproval,
             errors.AppNotFound,
         ),
     ),
@@ -48,6 +49,7 @@ _CODES: tuple[tuple[int, tuple[type[errors.PerdureError], ...]], ...] = (
         (
             errors.ResumeError,
             errors.BudgetError,
+            errors.ApprovalError,
             errors.SchemaError,
             errors.WaitError,
             errors.EffectRefused,

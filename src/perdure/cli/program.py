@@ -20,8 +20,8 @@ from perdure.errors import PerdureError
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Begin": ("demo", "init", "run", "worker"),
-    "Look": ("runs", "show", "why", "tail", "stats"),
-    "Act": ("answer", "signal", "resolve", "release", "retry", "cancel", "budget"),
+    "Look": ("inbox", "runs", "show", "why", "tail", "audit", "stats"),
+    "Act": ("approve", "deny", "answer", "signal", "resolve", "release", "retry", "cancel", "budget"),
     "Care": ("verify", "doctor", "explain"),
 }
 """Every command, in the order of the help page."""
@@ -42,6 +42,10 @@ _HOMES = {
     "retry": "act",
     "cancel": "act",
     "budget": "budget",
+    "inbox": "permit",
+    "approve": "permit",
+    "deny": "permit",
+    "audit": "permit",
 }
 """The module in which a command lives, where it is not `read`."""
 

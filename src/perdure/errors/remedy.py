@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 
-_STORED = "run|worker|runs|show|why|stats|resolve|release|retry|cancel|verify|doctor"
+_LOOKS = "inbox|runs|show|why|tail|audit|stats|verify|doctor"
+_STORED = f"run|worker|{_LOOKS}|approve|deny|answer|signal|resolve|release|retry|cancel|budget"
 _COMMAND = re.compile(rf"\bperdure (?:{_STORED})\b(?! --store)")
 
 

@@ -112,6 +112,7 @@ class Journal:
         self._pending_bytes = 0
         self._pending_blobs: list[Blob] = []
         self._pending_taken: list[int] = []
+        self._told: RowChange | None = None
         self._taken = 0  # the last message that became events
         self._pending_receipts: list[Receipt] = []
         self._vital = False
@@ -167,6 +168,12 @@ class Journal:
         if self.durability == "strict":
             await self.barrier()
         return self.record.seq
+
+    def tell(self, change: RowChange) -> None:
+        """What the run's row learns with the next events: what lists show (`info`, `asks`)."""
+        self._told = change
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.flush)
 
     def _is_full(self) -> bool:
         return self._unacked >= UNACKED_EVENTS or self._unacked_bytes + self._pending_bytes >= UNACKED_BYTES
@@ -253,7 +260,7 @@ class Journal:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if (self._pending or self._pending_taken) and self.failure is None:
+        if (self._pending or self._pending_taken or self._told) and self.failure is None:
             self._send(Batch(self.run_id, self.epoch, self._sent, **self._take()))
         return self._last
 
@@ -298,9 +305,9 @@ class Journal:
         settled or a step is committed.
         """
         progress = self._suspect and self._moved
-        if batch.row is not None or (self._running and not progress):
+        if batch.row is not None or (self._running and not progress and self._told is None):
             return batch
-        change = RowChange(progress=progress)
+        change = replace(self._told or RowChange(), progress=progress)
         if not self._running:
             change = replace(change, status="running", due_at=0)
         return replace(batch, row=change)
@@ -308,6 +315,8 @@ class Journal:
     def _mark(self, batch: Batch) -> None:
         """The row has been told, or nothing more will be written."""
         self._running = True
+        if batch.row is not None and self._told is not None and batch.row.info is self._told.info:
+            self._told = None
         if batch.row is not None and batch.row.progress:
             self._suspect = False
 

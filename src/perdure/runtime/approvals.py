@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -35,11 +35,13 @@ from perdure.runtime.decisions import ANYONE, FUNCTION, ROLE, approval_id
 from perdure.runtime.drive import resolve
 from perdure.runtime.execution import Execution
 from perdure.runtime.head import head_of
+from perdure.runtime.requests import request_of
+from perdure.runtime.rowinfo import asks_people, row_info
 from perdure.runtime.wanted import Wanted
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
 from perdure.state.record import ApprovalRecord, CallRecord, RunRecord
-from perdure.store.protocol import NEVER
+from perdure.store.protocol import NEVER, RowChange
 
 log = logging.getLogger("perdure.run")
 
@@ -82,11 +84,13 @@ async def permission(wanted: Wanted) -> Permission:
         if asked is None or asked.standing in ("voided", "expired"):
             await _ask(wanted)
         elif asked.standing == "denied":
+            _tell_lists(wanted)
             await _deny(wanted, asked)
         elif why := drift(wanted, asked):
             await _void(wanted, asked, why)
         elif asked.standing == "granted":
             if drive.host.store.now() < asked.until:
+                _tell_lists(wanted)
                 return Permission((e.ApprovalUsed(asked.path, asked.id),), asked.until)
             await _void(wanted, asked, "the permission was not used in time")
         elif drive.host.store.now() >= asked.deadline:
@@ -130,7 +134,15 @@ async def _ask(wanted: Wanted) -> None:
             wanted.premises,
         )
     )
+    _tell_lists(wanted)
     reached("approval.requested")
+
+
+def _tell_lists(wanted: Wanted) -> None:
+    """Lists show what the run asks for now, though it may go on with something else for long."""
+    record = wanted.execution.record
+    change = RowChange(info=row_info(record, ""), asks=asks_people(record))
+    wanted.drive.journal.tell(change)
 
 
 def policy_of(tool: Tool[..., Any]) -> Approval:
@@ -422,25 +434,3 @@ def _storable(result: Any) -> bytes:
         return codec.encode(result, where="$.result")
     except NotStorable:
         return codec.encode(None)
-
-
-# ------------------------------------------------------------------------------------------------ showing
-
-
-def request_of(run_id: str, record: RunRecord, asked: ApprovalRecord) -> ApprovalRequest:
-    """A request as people see it, with the arguments that would run now, as plain data."""
-    values = recorded_values(record)
-    args = {name: resolve(record.state, value, values) for name, value in asked.head.args}
-    args |= {name: codec.decode(value) for name, value in asked.edit}
-    expires = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=min(asked.deadline, LAST_MOMENT))
-    return ApprovalRequest(asked.id, run_id, asked.head.name, args, expires)
-
-
-LAST_MOMENT = 253_402_300_799 * SECOND
-"""The end of the calendar: what has no end is shown as this."""
-
-
-def requests(run_id: str, record: RunRecord) -> tuple[ApprovalRequest, ...]:
-    """What a run asks people to permit now, oldest first."""
-    pending = [asked for asked in record.approvals.values() if asked.standing == "pending"]
-    return tuple(request_of(run_id, record, asked) for asked in sorted(pending, key=lambda one: one.seq))

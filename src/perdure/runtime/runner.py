@@ -37,10 +37,10 @@ from perdure.runtime.execution import Execution, Interrupted
 from perdure.runtime.late import hand_over
 from perdure.runtime.mismatch import HINT, never_asked, of_ending, of_state
 from perdure.runtime.plain_loop import plain_loop
+from perdure.runtime.rowinfo import asks_people, row_info
 from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
-from perdure.state.ledger import reserved_of, spent_of
 from perdure.state.record import RunRecord
 from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, RowChange
 
@@ -446,7 +446,8 @@ class Runner:
     async def _close(self, ride: Drive, status: str, due_at: int, why: str) -> None:
         # A person decides about a held run: what they let go on has all its tries again.
         held = status == "held"
-        change = RowChange(status=status, due_at=due_at, info=_info(ride.record, why), progress=held)
+        info, asks = row_info(ride.record, why), asks_people(ride.record)
+        change = RowChange(status=status, due_at=due_at, info=info, progress=held, asks=asks)
         # The next write gives the lease back; a renewal that came after it would take it for lost.
         self.host.leases.drop(ride.run_id, self.lose)
         await ride.journal.close(change)
@@ -455,7 +456,7 @@ class Runner:
     async def _finish(self, ride: Drive, status: Any, value: bytes, *last: e.StepCommitted) -> None:
         """End the run: its last step, its result and its row in one commit, or none of them."""
         reached("run.finish")
-        info = _info(ride.record, "", steps=len(last))
+        info = row_info(ride.record, "", steps=len(last))
         change = RowChange(status=status, due_at=NEVER, terminal=True, info=info)
         self.host.leases.drop(ride.run_id, self.lose)  # as in _close
         await ride.journal.close(change, *last, e.RunFinished(status, value))
@@ -491,20 +492,6 @@ def _died_at(claimed: Claimed, now: int) -> int:
 
 def _retry(ride: Drive) -> tuple[str, ...]:
     return (f"perdure retry {ride.run_id}", f"perdure cancel {ride.run_id}")
-
-
-def _info(record: RunRecord, why: str, *, steps: int = 0) -> bytes:
-    spent = record.spent
-    facts: dict[str, Any] = {"step": record.step + steps, "calls": spent.calls}
-    if why:
-        facts["reason"] = why
-    if asked := questions.asked(record):
-        facts["asks"] = asked
-    if record.held is not None:
-        facts["detail"] = record.held.detail[:200]
-    if record.ledger is not None:
-        facts["budget"] = budgets.shown(record.ledger, spent_of(record), reserved_of(record))
-    return codec.encode(facts)
 
 
 def _check_sizes(patch: tuple[e.Op, ...], most: int) -> None:

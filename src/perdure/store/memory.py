@@ -354,5 +354,6 @@ def _matches(row: RunRow, query: Query) -> bool:
         and (query.agent is None or row.agent == query.agent)
         and row.run_id.startswith(query.prefix)
         and (not query.open_only or not row.terminal)
+        and (not query.asks or row.asks)
         and (query.before is None or (row.created_at, row.run_id) < query.before)
     )

@@ -83,7 +83,8 @@ class RowChange(msgspec.Struct, frozen=True):
 
     `due_at`: the run is claimable from this moment on (0 = at once); `NEVER` = only a message makes it
     claimable.
-    `info`: opaque bytes for lists (why it waits, what it spent). `terminal` is for good, and gives the lease
+    `info`: opaque bytes for lists (why it waits, what it spent). `asks`: whether people are asked for
+    something, so that such runs are found among many. `terminal` is for good, and gives the lease
     back.
     `progress` sets the count of claims without progress back to 0.
     """
@@ -94,6 +95,7 @@ class RowChange(msgspec.Struct, frozen=True):
     info: bytes | None = None
     version: str | None = None
     progress: bool = False
+    asks: bool | None = None
 
 
 NEVER = 1 << 62
@@ -145,6 +147,7 @@ class RunRow(msgspec.Struct, frozen=True):
     updated_at: int
     lost: str | None = None
     died: bool = False
+    asks: bool = False
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -250,15 +253,17 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A filter for `list`; empty fields match everything.
+    """A filter for `list`; empty fields match everything. `asks`: only open runs that ask people.
 
-    Newest first; `before` pages by (created_at, run_id).
+    Newest first; `before` pages by (created_at, run_id). A page of runs that ask costs the same among a
+    hundred and among a hundred thousand others.
     """
 
     statuses: tuple[str, ...] = ()
     agent: str | None = None
     prefix: str = ""
     open_only: bool = False
+    asks: bool = False
     limit: int = 100
     before: tuple[int, str] | None = None
 

@@ -57,6 +57,7 @@ class Standing(msgspec.Struct):
     seq: int = 0
     inbox: int = 0
     pending: int = 0
+    asks: bool = False
 
     def refusal(self, batch: Batch, now: int) -> StoreError | None:
         """Why a batch may not be written now, if so."""
@@ -90,6 +91,7 @@ class Standing(msgspec.Struct):
             self.due_at = self.due_at if row.due_at is None else row.due_at
             self.info = self.info if row.info is None else row.info
             self.version = self.version if row.version is None else row.version
+            self.asks = self.asks if row.asks is None else row.asks
             self.terminal = row.terminal
             self.claims = 0 if row.progress else self.claims
         if release or self.terminal:
@@ -163,6 +165,7 @@ class Standing(msgspec.Struct):
             updated_at=self.updated_at,
             lost=self.holder if self.lease_until and not leased and not self.terminal else None,
             died=self.died,
+            asks=self.asks and not self.terminal,
         )
 
 

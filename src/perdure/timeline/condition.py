@@ -108,7 +108,7 @@ def _come(row: RunRow) -> str:
 
 
 def _waiting(row: RunRow, now: int, note: str) -> Condition:
-    what = f" {note}" if note else ""
+    what = f": {note}" if note else ""
     if row.pending:
         return Condition("overdue", _come(row), "worker", row.updated_at)
     if row.due_at >= NEVER:
@@ -117,7 +117,8 @@ def _waiting(row: RunRow, now: int, note: str) -> Condition:
         late = duration(now - row.due_at)
         return Condition("overdue", f"due {late} ago, no worker has taken it up", "worker", row.due_at)
     left = duration(row.due_at - now)
-    return Condition("waiting", f"until {moment(row.due_at)}, {left} from now{what}", "time", row.updated_at)
+    because = f"until {moment(row.due_at)}, {left} from now{what}"
+    return Condition("waiting", because, "person" if row.asks else "time", row.updated_at)
 
 
 def note_of(row: RunRow) -> str:

@@ -18,6 +18,7 @@ from perdure.state import events as e
 from perdure.state.record import Hold, RunRecord
 from perdure.store.protocol import NEVER, RunRow, StoreStats
 from perdure.timeline.amounts import stamp
+from perdure.timeline.audit import MEANING, Act
 from perdure.timeline.condition import Condition
 from perdure.timeline.plain import jsonable
 from perdure.timeline.spending import noted_spending, spending, spending_document
@@ -117,6 +118,29 @@ def line_document(line: Line) -> dict[str, Any]:
     if line.call is not None:
         document["call"] = _call(line.call)
     return document
+
+
+def act_document(act: Act) -> dict[str, Any]:
+    """One act, which guarantee held for it, and who permitted it; the newest request first."""
+    return {
+        "seq": act.seq,
+        "at": stamp(act.at),
+        "step": act.step,
+        "guarantee": act.guarantee,
+        "because": MEANING[act.guarantee],
+        "permits": [
+            {
+                "id": jsonable(permit.id),
+                "ended": permit.ended,
+                "agreed": [{"by": jsonable(who), "note": jsonable(note)} for who, note in permit.agreed],
+                "edit": {jsonable(name): jsonable(value) for name, value in permit.edit},
+                "by": jsonable(permit.by),
+                "note": jsonable(permit.note),
+            }
+            for permit in act.permits
+        ],
+        "call": _call(act.call),
+    }
 
 
 def _call(call: Call) -> dict[str, Any]:

@@ -133,6 +133,11 @@ def brief(value: Any, width: int = 60) -> str:
     return text
 
 
+def quoted(value: Any, width: int = 60) -> str:
+    """The same for a value between others: text stands in quotes."""
+    return brief([value], width + 2)[1:].removesuffix("]")
+
+
 def _parts(value: Any, width: int, depth: int) -> Iterator[str]:
     match value:
         case str():

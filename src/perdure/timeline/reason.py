@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from shlex import quote
 
 from perdure.errors import Damaged, PerdureError, at_store
+from perdure.runtime.decisions import ANYONE, FUNCTION
 from perdure.runtime.questions import open_waits, terms_of, words
-from perdure.state.record import CallRecord, RunRecord, WaitRecord
+from perdure.state.record import ApprovalRecord, CallRecord, RunRecord, WaitRecord
 from perdure.state.wording import money
 from perdure.store.protocol import NEVER, Inbound, RunRow
 from perdure.timeline.amounts import counted, duration, moment
 from perdure.timeline.condition import MEANING, Condition, condition
 from perdure.timeline.late import late_results
-from perdure.timeline.plain import clean
+from perdure.timeline.plain import clean, quoted
 from perdure.timeline.spending import spending
 
 
@@ -125,6 +126,9 @@ def _facts(row: RunRow, record: RunRecord, now: int, inbox: Sequence[Inbound]) -
         since = duration(now - signal.accepted)
         by = f" from {clean(signal.by)}" if signal.by else ""
         yield Fact("signal", f"{clean(signal.name)!r}{by} came {since} ago; no wait has taken it")
+    for asked in record.approvals.values():
+        if asked.open:
+            yield Fact("approval", _open_approval(row.run_id, record, asked, now))
     if row.terminal:
         for at, late in late_results(inbox):
             yield Fact("late", f"{clean(late.words)}; it was told {duration(now - at)} ago, after the end")
@@ -175,6 +179,24 @@ def _open_wait(wait: WaitRecord, now: int) -> str:
     return f"{what}: until {moment(wait.deadline)}, {duration(wait.deadline - now)} from now{then}"
 
 
+def _open_approval(run_id: str, record: RunRecord, asked: ApprovalRecord, now: int) -> str:
+    from perdure.runtime.requests import request_of  # what runs agents is loaded only where it must be
+
+    request = request_of(run_id, record, asked)
+    args = ", ".join(f"{clean(name)}={quoted(value)}" for name, value in request.args.items())
+    known = {ANYONE: "anyone", FUNCTION: "whom the agent's code admits"}
+    who = known.get(asked.by, clean(asked.by.replace(":", " ", 1)))
+    agreed = [clean(grant.principal) for grant in asked.grants]
+    told = f"{clean(asked.id)}: may it {clean(asked.head.name)}({args})? {who} may decide"
+    if asked.quorum > 1 or agreed:
+        told += f", {len(agreed)} of {asked.quorum} agreed" + (f" ({', '.join(agreed)})" if agreed else "")
+    until = asked.until if asked.standing == "granted" else asked.deadline
+    if until >= NEVER:
+        return told
+    left = duration(until - now) if until > now else "over"
+    return f"{told}, {left}{' left' if until > now else ''}"
+
+
 def _inbox(row: RunRow, inbox: Sequence[Inbound], now: int) -> str:
     if not inbox:
         return "empty" if not row.pending else f"{row.pending} not taken yet"
@@ -193,6 +215,14 @@ def _past(record: RunRecord) -> str:
     again = f", resumed {record.resumes} times" if record.resumes > 1 else ""
     cost = f", {money(spent.usd)}" if spent.usd else ""
     return f"{counted(spent.steps, 'step')} and {counted(spent.calls, 'call')} done{tokens}{cost}{again}"
+
+
+def _deciders(record: RunRecord) -> Iterator[str]:
+    """How what a run asks for is permitted or forbidden."""
+    for asked in record.approvals.values():
+        if asked.standing == "pending":
+            yield f"perdure approve {clean(asked.id)}"
+            yield f"perdure deny {clean(asked.id)} --note WHY"
 
 
 def _senders(run: str, record: RunRecord) -> Iterator[str]:
@@ -220,7 +250,7 @@ def remedies(row: RunRow, record: RunRecord, state: Condition) -> Iterator[str]:
         ):
             yield f"perdure resolve {run} {call.path} --done RESULT    it happened"
             yield f"perdure resolve {run} {call.path} --not-done       it did not; it may act again"
-    elif state.word == "waiting" and (open_ := [*_senders(run, record)]):
+    elif state.word == "waiting" and (open_ := [*_deciders(record), *_senders(run, record)]):
         yield from open_
     elif state.needs == "worker":
         yield f"perdure run FILE:AGENT --id {run}    carry it on here"

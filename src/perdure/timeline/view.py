@@ -17,7 +17,7 @@ from perdure.state import events as e
 from perdure.state.amount import KINDS
 from perdure.state.wording import told
 from perdure.timeline.amounts import size
-from perdure.timeline.plain import brief
+from perdure.timeline.plain import quoted
 
 Kind: TypeAlias = Literal[
     "started",
@@ -269,7 +269,7 @@ def _signal(scan: _Scan, event: e.Event, body: e.SignalReceived) -> None:
 def _asked(scan: _Scan, event: e.Event, body: e.ApprovalRequested) -> None:
     args = {name: argument(value, scan.values) for name, value in body.head.args}
     told = ", ".join(
-        f"{name}={value.where if isinstance(value, Reference) else brief(value)}"
+        f"{name}={value.where if isinstance(value, Reference) else quoted(value)}"
         for name, value in args.items()
     )
     text = f"{body.head.name}({told})"
@@ -277,7 +277,7 @@ def _asked(scan: _Scan, event: e.Event, body: e.ApprovalRequested) -> None:
 
 
 def _granted(scan: _Scan, event: e.Event, body: e.ApprovalGranted) -> None:
-    edit = [f"{name}={brief(plain(value))}" for name, value in body.edit]
+    edit = [f"{name}={quoted(plain(value))}" for name, value in body.edit]
     detail = [body.id, *([f"edited: {', '.join(edit)}"] if edit else []), *([body.note] if body.note else [])]
     scan.add(event, "granted", body.principal, *detail)
 

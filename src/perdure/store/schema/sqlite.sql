@@ -24,6 +24,7 @@ CREATE TABLE perdure_run (
     inbox       INTEGER NOT NULL DEFAULT 0, -- position of the last message
     pending     INTEGER NOT NULL DEFAULT 0, -- messages not taken yet
     info        BLOB    NOT NULL DEFAULT x'',
+    asks        INTEGER NOT NULL DEFAULT 0, -- 1 while people are asked for something
     updated_at  INTEGER NOT NULL,
     wake_at     INTEGER NOT NULL GENERATED ALWAYS AS (iif(pending > 0, 0, due_at)) VIRTUAL
 ) STRICT;
@@ -36,6 +37,7 @@ CREATE INDEX perdure_run_holder ON perdure_run (holder) WHERE terminal = 0 AND h
 -- Lists, newest first.
 CREATE INDEX perdure_run_created ON perdure_run (created_at, run_id);
 CREATE INDEX perdure_run_open ON perdure_run (created_at, run_id) WHERE terminal = 0;
+CREATE INDEX perdure_run_asks ON perdure_run (created_at, run_id) WHERE terminal = 0 AND asks = 1;
 
 CREATE TABLE perdure_event (
     key    INTEGER PRIMARY KEY,             -- run_no << 32 | seq

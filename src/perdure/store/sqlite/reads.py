@@ -105,6 +105,8 @@ def list_runs(connection: apsw.Connection, query: Query, sight: Sight) -> tuple[
     where, values = ["1"], list[str | int]()
     if query.open_only:
         where.append("terminal = 0")
+    if query.asks:
+        where.append("terminal = 0 AND asks = 1")
     if query.statuses:
         where.append(f"status IN ({', '.join('?' * len(query.statuses))})")
         values.extend(query.statuses)

@@ -45,7 +45,7 @@ MASK = (1 << SHIFT) - 1
 
 COLUMNS = (
     "run_no, run_id, agent, version, parent, created_at, status, due_at, info, updated_at, terminal, epoch,"
-    " holder, held, died, lease_until, claims, inbox, pending, seq_floor,"
+    " holder, held, died, lease_until, claims, inbox, pending, asks, seq_floor,"
     f" (SELECT key & {MASK} FROM perdure_event"
     f" WHERE key > run_no << {SHIFT} AND key <= run_no << {SHIFT} | {MASK} ORDER BY key DESC LIMIT 1)"
 )
@@ -65,7 +65,7 @@ _NEW_RUN = (
 _SET_RUN = (
     "UPDATE perdure_run SET version = ?, status = ?, due_at = ?, info = ?, updated_at = ?, terminal = ?,"
     " epoch = ?, holder = ?, held = ?, died = ?, lease_until = ?, claims = ?, inbox = ?, pending = ?,"
-    " seq_floor = ? WHERE run_no = ?"
+    " asks = ?, seq_floor = ? WHERE run_no = ?"
 )
 _NEW_EVENT = "INSERT INTO perdure_event (key, digest, data) VALUES (?, ?, ?)"
 _NEW_BLOB = "INSERT OR IGNORE INTO perdure_blob (run_no, digest, data) VALUES (?, ?, ?)"
@@ -341,7 +341,7 @@ class Transaction:
                     run.epoch,
                     run.holder,
                 ),
-                *(run.held, run.died, run.lease_until, run.claims, run.inbox, run.pending, run.seq),
+                *(run.held, run.died, run.lease_until, run.claims, run.inbox, run.pending, run.asks, run.seq),
                 entry.run_no,
             ),
         )
@@ -378,7 +378,8 @@ def standing_of(row: Any) -> Standing:
         claims=row[16],
         inbox=row[17],
         pending=row[18],
-        seq=max(row[19], row[20] or 0),
+        asks=bool(row[19]),
+        seq=max(row[20], row[21] or 0),
     )
 
 

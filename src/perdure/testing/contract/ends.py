@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -94,6 +95,30 @@ class PlacePromises(Promises):
             paged += [row.run_id for row in rows]
             before = (rows[-1].created_at, rows[-1].run_id)
         assert paged == everything
+
+    @promise
+    async def test_runs_that_ask_people_are_found_among_the_others(self, trial: Trial) -> None:
+        for number in range(4):
+            await trial.lease(f"run-{number}")
+            trial.clock.advance(1)
+            change = RowChange(status="waiting", asks=number != 1)
+            await trial.store.append(Batch(f"run-{number}", 1, 1, row=change, release=True))
+
+        async def asking(**more: Any) -> list[str]:
+            return [row.run_id for row in await trial.store.list(Query(asks=True, **more))]
+
+        assert await asking() == ["run-3", "run-2", "run-0"]
+        assert await asking(limit=1) == ["run-3"]
+        assert await asking(before=((await trial.store.row("run-2")).created_at, "run-2")) == ["run-0"]
+        assert (await trial.store.row("run-3")).asks
+        await trial.claim("run-3")
+        await trial.store.append(Batch("run-3", 2, 1, events(2, 2), RowChange(status="running")))
+        assert await asking() == ["run-3", "run-2", "run-0"], "what is not said of it stays"
+        await trial.store.append(Batch("run-3", 2, 2, row=RowChange(asks=False)))
+        await trial.claim("run-2")
+        await trial.store.append(Batch("run-2", 2, 1, row=RowChange(status="done", terminal=True)))
+        assert await asking() == ["run-0"], "a run that has ended asks nobody"
+        assert not (await trial.store.row("run-2")).asks
 
     @promise
     async def test_stats_count(self, trial: Trial) -> None:

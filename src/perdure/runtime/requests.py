@@ -1,0 +1,69 @@
+"""What a run asks people to permit, as they see it: in an outcome, in an inbox, on a page.
+
+Pure: it reads the record and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from perdure import codec
+from perdure.agent import ApprovalRequest
+from perdure.clock import SECOND
+from perdure.runtime.drive import resolve
+from perdure.state.fold import recorded_values
+from perdure.state.record import ApprovalRecord, RunRecord
+
+
+def request_of(run_id: str, record: RunRecord, asked: ApprovalRecord) -> ApprovalRequest:
+    """A request as people see it, with the arguments that would run now, as plain data."""
+    values = recorded_values(record)
+    args = {name: resolve(record.state, value, values) for name, value in asked.head.args}
+    args |= {name: codec.decode(value) for name, value in asked.edit}
+    expires = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=min(asked.deadline, LAST_MOMENT))
+    return ApprovalRequest(asked.id, run_id, asked.head.name, args, expires)
+
+
+LAST_MOMENT = 253_402_300_799 * SECOND
+"""The end of the calendar: what has no end is shown as this."""
+
+
+NOTED = 10
+"""So many requests are noted in a run's row; more are counted."""
+
+
+def noted(record: RunRecord) -> list[dict[str, Any]]:
+    """The pending requests as a run's row tells of them: short texts, moments in microseconds."""
+    return [
+        {
+            "id": asked.id,
+            "tool": asked.head.name,
+            "args": {name: f"{value!r:.120}" for name, value in request_of("", record, asked).args.items()},
+            "deadline": asked.deadline,
+            "by": asked.by,
+            "quorum": asked.quorum,
+            "agreed": [grant.principal for grant in asked.grants],
+        }
+        for asked in islice(_pending(record), NOTED)
+    ]
+
+
+def requests(run_id: str, record: RunRecord) -> tuple[ApprovalRequest, ...]:
+    """What a run asks people to permit now, oldest first."""
+    return tuple(request_of(run_id, record, asked) for asked in _pending(record))
+
+
+def summary(record: RunRecord) -> str:
+    """The same in a few words; empty if it asks for nothing."""
+    names = [asked.head.name for asked in _pending(record)]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"approval of {', '.join(names[:3])}{more}" if names else ""
+
+
+def _pending(record: RunRecord) -> Iterator[ApprovalRecord]:
+    """The requests that nobody has decided yet, oldest first."""
+    pending = [asked for asked in record.approvals.values() if asked.standing == "pending"]
+    return iter(sorted(pending, key=lambda one: one.seq))

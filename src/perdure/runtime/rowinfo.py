@@ -1,0 +1,39 @@
+"""What a run notes about itself in its row, so that lists need not load it.
+
+A small dict as value bytes: `step`, `calls`, and where there is something to tell `reason`, `detail`,
+`budget`, `approvals` and `asks`. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure import codec
+from perdure.runtime import budgets, questions, requests
+from perdure.state.ledger import reserved_of, spent_of
+from perdure.state.record import RunRecord
+
+
+def row_info(record: RunRecord, why: str, *, steps: int = 0) -> bytes:
+    """The note of a run that stands so because of `why`. `steps`: those that the same write commits."""
+    facts: dict[str, Any] = {"step": record.step + steps, "calls": record.spent.calls}
+    if why := "; ".join(part for part in (why, requests.summary(record)) if part):
+        facts["reason"] = why
+    if asked := questions.asked(record):
+        facts["asks"] = asked
+    if asked := requests.noted(record):
+        facts["approvals"] = asked
+    if record.held is not None:
+        facts["detail"] = record.held.detail[:200]
+    if record.ledger is not None:
+        facts["budget"] = budgets.shown(record.ledger, spent_of(record), reserved_of(record))
+    return codec.encode(facts)
+
+
+def asks_people(record: RunRecord) -> bool:
+    """Whether the run needs a person: it is held, or asks for a permission or an answer."""
+    if record.held is not None:
+        return True
+    if questions.open_waits(record, "answer"):
+        return True
+    return any(asked.standing == "pending" for asked in record.approvals.values())

@@ -34,6 +34,7 @@ from perdure.runtime.drive import Host
 from perdure.runtime.idle import end_cancelled
 from perdure.runtime.messages import foreseen
 from perdure.runtime.raising import check_raise, message_of, more_of
+from perdure.runtime.resolved import fit
 from perdure.state import events as e
 from perdure.state.fold import fold
 from perdure.state.record import ApprovalRecord, RunRecord
@@ -70,7 +71,9 @@ class Desk:
     ) -> None:
         """Say what became of an unknown call: `done=RESULT`, `not_done=True` or `failed=MESSAGE`.
 
-        Raises NothingToResolve if the call is not open, BadArguments unless exactly one verdict is given.
+        A result is checked by the tool's declared type where the agent is known here; else the worker that
+        takes it checks it, and holds the run if it does not fit. Raises NothingToResolve if the call is not
+        open, BadArguments unless exactly one verdict is given, ShapeMismatch.
         """
         given = [done is not ..., not_done, failed is not None]
         if sum(given) != 1:
@@ -103,7 +106,7 @@ class Desk:
         agent = self.agents.get(agent_name)
         tool = None if agent is None else agent.tool_named(name)
         if tool is not None:
-            tool.result_shape.restore(codec.plain(done, where="$.result"), where="$.result")
+            fit(tool, codec.plain(done, where="$.result"))
         return codec.encode(done, where="$.result")
 
     async def signal(

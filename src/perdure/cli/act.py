@@ -1,8 +1,8 @@
 """Commands with which a person answers a run: resolve, release, retry, cancel.
 
 Each puts one message into the run's inbox, durably and without a lease; whoever drives the run applies it
-once. None of them loads a user's code. An answer that the run cannot take is refused before anything is
-written.
+once. Only `resolve --app` loads a user's code. An answer that the run cannot take is refused before anything
+is written.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 import getpass
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import click
 
 from perdure import journal
+from perdure.agent import Agent
 from perdure.cli import exits
+from perdure.cli.app import load
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, there
-from perdure.errors import NothingToResolve, at_store
+from perdure.errors import NothingToResolve, NotServed, at_store
 from perdure.host import Runtime
 from perdure.store.protocol import RunRow
 from perdure.timeline.plain import clean, jsonable
@@ -48,8 +50,11 @@ def answering(command: Any) -> Any:
 @click.option("--done", metavar="RESULT", help="It happened, with this result: JSON, or else text.")
 @click.option("--not-done", is_flag=True, help="It did not happen; it may be made again.")
 @click.option("--failed", metavar="MESSAGE", help="It failed for good; the step gets this error.")
+@click.option(
+    "--app", "--agent", "app", metavar="MODULE:AGENT", help="Check RESULT by the type that the tool declares."
+)
 @answering
-def resolve(options: Options, run: str, call: str | None, **answer: Any) -> int:
+def resolve(options: Options, run: str, call: str | None, app: str | None, **answer: Any) -> int:
     """Say what became of a call whose reply never came. CALL may be left out if only one is unknown."""
     given = {name: value for name, value in answer.items() if value not in (None, False)}
     verdict = {name: given[name] for name in ("done", "not_done", "failed") if name in given}
@@ -59,12 +64,17 @@ def resolve(options: Options, run: str, call: str | None, **answer: Any) -> int:
     if "done" in verdict:
         verdict["done"] = value_of(verdict["done"])
 
+    agents = () if app is None else (load(app),)
+
     async def act(runtime: Runtime, row: RunRow) -> dict[str, Any]:
         path = call or await _only_unknown(runtime, row.run_id)
+        if agents and row.agent not in runtime.agents:
+            names = f"agent {clean(row.agent)}, not to {agents[0].name}"
+            raise NotServed(f"run {clean(row.run_id)} belongs to {names}")
         await runtime.resolve(row.run_id, path, **verdict, **who)
-        return {"call": path}
+        return {"call": path, "checked": bool(agents)} if "done" in verdict else {"call": path}
 
-    return send(options, run, "resolve", who, act)
+    return send(options, run, "resolve", who, act, agents)
 
 
 def value_of(text: str) -> Any:
@@ -125,15 +135,29 @@ def cancel(options: Options, run: str, **who: str) -> int:
     return send(options, run, "cancel", who, act)
 
 
+UNCHECKED = (
+    "the result was not checked by the tool's declared type (--app MODULE:AGENT does that); the worker checks"
+    " it, and keeps the run held if it does not fit"
+)
+"""Said of a result that was taken while its tool was not at hand."""
+
+
 Act = Callable[[Runtime, RunRow], Awaitable[dict[str, Any]]]
 """Sends one answer to the run of a row, and tells what more there is to say of it."""
 
 
-def send(options: Options, text: str, verb: str, who: dict[str, str], act: Act) -> int:
+def send(
+    options: Options,
+    text: str,
+    verb: str,
+    who: dict[str, str],
+    act: Act,
+    agents: Sequence[Agent[Any, Any, Any]] = (),
+) -> int:
     """Carry an answer to the run that `text` means, and say that it is durable."""
 
     async def sent() -> tuple[RunRow, dict[str, Any]]:
-        async with there(options, look=False) as store, Runtime(store) as runtime:
+        async with there(options, look=False) as store, Runtime(store, agents) as runtime:
             row = await find(store, text)
             return row, await act(runtime, row)
 
@@ -148,6 +172,8 @@ def send(options: Options, text: str, verb: str, who: dict[str, str], act: Act) 
         click.echo(f"known already: this very {verb} came before; nothing was changed")
         return exits.OK
     click.echo(f"recorded: {verb} {clean(row.run_id)}{call}, by {clean(who['by'])}")
+    if more.get("checked") is False:
+        click.echo(UNCHECKED)
     if more.get("ended"):
         click.echo("it has ended as cancelled")
         return exits.OK

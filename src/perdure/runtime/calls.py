@@ -51,6 +51,7 @@ from perdure.runtime.giving_up import give_up, told
 from perdure.runtime.head import check_size, head_of
 from perdure.runtime.messages import late_events
 from perdure.runtime.mismatch import of_call
+from perdure.runtime.resolved import unknown_hold
 from perdure.runtime.wanted import NOTHING, Wanted
 from perdure.state import events as e
 from perdure.state.record import CallRecord
@@ -143,7 +144,7 @@ async def _resend(wanted: Wanted, call: CallRecord) -> None:
     drive = wanted.drive
     if call.attempt >= reconcile.RESENDS:
         detail = f"{call.name} was sent {call.attempt} times with one key and no reply came"
-        wanted.execution.hold(wanted.branch, reconcile.unknown_hold(drive, call, detail))
+        wanted.execution.hold(wanted.branch, unknown_hold(drive.run_id, call, detail))
     await drive.host.clock.sleep(reconcile.backoff_seconds(call.attempt - 1))
     await _attempt(wanted)
 

@@ -23,6 +23,7 @@ from perdure.runtime.leases import Leases
 from perdure.runtime.limits import Limits
 from perdure.runtime.messages import conflict, late_of, made_again, message_events
 from perdure.runtime.purse import Purse
+from perdure.runtime.resolved import misfit
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
@@ -103,12 +104,13 @@ class Drive:
         more: tuple[e.AnyBody, ...] = ()
         if message.kind == "late" and (held := await self._conflict(late_of(message.data).receipt)):
             more = (held,)
-        appended = asyncio.ensure_future(
-            self.journal.decide(
-                lambda record: (*message_events(record, message, self.run_id), *more),
-                taken=(message.position,),
-            )
-        )
+
+        def decide(record: RunRecord) -> tuple[e.AnyBody, ...]:
+            if message.kind == "resolve" and (held := misfit(self.agent, record, message, self.run_id)):
+                return (held,)
+            return (*message_events(record, message, self.run_id), *more)
+
+        appended = asyncio.ensure_future(self.journal.decide(decide, taken=(message.position,)))
         cancelled = await outlast(appended)
         # Only now has it been seen: whoever rests on that must find in the record what the message meant.
         self.inbox_seen = message.position

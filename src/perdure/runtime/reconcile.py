@@ -17,6 +17,7 @@ from perdure.errors import PerdureError
 from perdure.recovery.verdicts import Again, Ask, CallPolicy, LeaveUnknown, Person, after_unknown
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive
+from perdure.runtime.resolved import unknown_hold
 from perdure.state import events as e
 from perdure.state.record import CallRecord
 
@@ -61,19 +62,9 @@ async def settle(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> e.RunH
             await drive.journal.append(e.CallReconciled(call.path, "left-unknown", "policy"))
             return None
         case Person(why):
-            return unknown_hold(drive, call, f"{call.name}: {why}")
+            return unknown_hold(drive.run_id, call, f"{call.name}: {why}")
         case Ask():
             return await _ask(drive, call, tool, action)
-
-
-def unknown_hold(drive: Drive, call: CallRecord, detail: str) -> e.RunHeld:
-    """The hold of a call that only a person can settle."""
-    remedies = (
-        f"perdure resolve {drive.run_id} {call.path} --done RESULT",
-        f"perdure resolve {drive.run_id} {call.path} --not-done",
-        f"perdure resolve {drive.run_id} {call.path} --failed MESSAGE",
-    )
-    return e.RunHeld("unknown-outcome", detail, remedies, call.path)
 
 
 async def _ask(drive: Drive, call: CallRecord, tool: Tool[..., Any], ask: Ask) -> e.RunHeld | None:
@@ -81,7 +72,7 @@ async def _ask(drive: Drive, call: CallRecord, tool: Tool[..., Any], ask: Ask) -
     try:
         identity = _identity(drive, call, tool)
     except PerdureError as error:
-        return unknown_hold(drive, call, f"{call.name}: its hook cannot be asked: {error.what}")
+        return unknown_hold(drive.run_id, call, f"{call.name}: its hook cannot be asked: {error.what}")
     while True:
         reached("reconcile.ask")
         verdict, evidence = await _hook(drive, identity, tool)
@@ -99,7 +90,9 @@ async def _ask(drive: Drive, call: CallRecord, tool: Tool[..., Any], ask: Ask) -
             reached("reconcile.queued")
             return None
         if not isinstance(verdict, NotDone) and now >= ask.until:
-            return unknown_hold(drive, call, f"{call.name}: the reconcile hook could not tell ({evidence})")
+            return unknown_hold(
+                drive.run_id, call, f"{call.name}: the reconcile hook could not tell ({evidence})"
+            )
         wait = backoff_seconds(tries)
         if isinstance(verdict, NotDone):
             wait = min(wait, max((ask.trust_from - now) / SECOND, 0.0))

@@ -37,6 +37,7 @@ from perdure.runtime.execution import Execution, Interrupted
 from perdure.runtime.late import hand_over
 from perdure.runtime.mismatch import HINT, never_asked, of_ending, of_state
 from perdure.runtime.plain_loop import plain_loop
+from perdure.runtime.resolved import unknown_hold
 from perdure.runtime.rowinfo import asks_people, row_info
 from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
@@ -267,7 +268,7 @@ class Runner:
                 detail = (
                     f"call {call.path} has no known outcome; {self.agent.name} no longer lists {call.name}"
                 )
-                return reconcile.unknown_hold(ride, call, detail)
+                return unknown_hold(ride.run_id, call, detail)
             if (held := await reconcile.settle(ride, call, tool)) is not None:
                 return held
         return None

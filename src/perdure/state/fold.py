@@ -198,7 +198,11 @@ def _open_call(record: RunRecord, event: e.Event, path: str) -> CallRecord:
 
 def _unknown(record: RunRecord, event: e.Event, body: e.CallUnknown, work: Work) -> Changes:
     call = replace(
-        _open_call(record, event, body.path), standing="unknown", cause=body.cause, over_at=body.over_at
+        _open_call(record, event, body.path),
+        standing="unknown",
+        cause=body.cause,
+        over_at=body.over_at,
+        detail=body.detail,
     )
     return {"calls": {**record.calls, body.path: call}}
 

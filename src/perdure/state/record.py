@@ -53,6 +53,7 @@ class CallRecord(Struct, frozen=True, array_like=True):
     intended_epoch: int = 0
     cause: str = ""
     over_at: int = 0  # when the attempt that is unknown was surely over on our side
+    detail: str = ""  # what that attempt raised: type and message
 
     @property
     def settled(self) -> bool:

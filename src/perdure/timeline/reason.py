@@ -159,7 +159,8 @@ _STANDINGS = {
 
 def _open_call(call: CallRecord, now: int) -> str:
     words = _STANDINGS.get(call.standing, call.standing)
-    cause = f" ({call.cause})" if call.cause else ""
+    raised = f": {clean(call.detail)}" if call.detail and not call.settled else ""
+    cause = f" ({call.cause}{raised})" if call.cause else ""
     since = f", intent written {duration(now - call.intended_at)} ago" if call.intended_at else ""
     return f"{clean(call.name)} {call.path} [{call.effect}]: {words}{cause}{since}, attempt {call.attempt}"
 

@@ -1,0 +1,58 @@
+"""A call that only a person can settle: its hold, and a person's result that its tool could never have given.
+
+Such a result is not taken: the call stays unknown and the run held, so that it can be answered again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure import codec
+from perdure.agent import Agent, Tool
+from perdure.errors import ShapeMismatch
+from perdure.state import events as e
+from perdure.state.record import CallRecord, RunRecord
+from perdure.store.protocol import Inbound
+
+
+def unknown_hold(run_id: str, call: CallRecord, detail: str) -> e.RunHeld:
+    """The hold of a call that only a person can settle."""
+    remedies = (
+        f"perdure resolve {run_id} {call.path} --done RESULT",
+        f"perdure resolve {run_id} {call.path} --not-done",
+        f"perdure resolve {run_id} {call.path} --failed MESSAGE",
+    )
+    raised = f"; it raised {call.detail}" if call.detail else ""
+    return e.RunHeld("unknown-outcome", detail + raised, remedies, call.path)
+
+
+def misfit(agent: Agent[Any, Any, Any], record: RunRecord, message: Inbound, run_id: str) -> e.RunHeld | None:
+    """The hold in place of a person's result that does not fit what the tool declares to return."""
+    data: dict[str, Any] = codec.decode(message.data)
+    call = record.calls.get(str(data["path"]))
+    tool = None if call is None else agent.tool_named(call.name)
+    if call is None or tool is None or data["verdict"] != "done" or call.standing not in ("open", "unknown"):
+        return None
+    try:
+        fit(tool, codec.decode(data["value"]))
+    except ShapeMismatch as error:
+        return unknown_hold(run_id, call, f"[{error.code}] {error.what} (said by {data['by']})")
+    return None
+
+
+def fit(tool: Tool[..., Any], plain: object) -> None:
+    """Raises ShapeMismatch (M301) unless this plain value is one that the tool could have returned."""
+    try:
+        tool.result_shape.restore(plain, where="$.result")
+    except ShapeMismatch as error:
+        raise ShapeMismatch(
+            f"this result is none that {tool.name} returns: {error.what}",
+            safe="The call is as unknown as before.",
+            remedy=f"give a value of the type that {tool.name} declares to return: {_declared(tool)}",
+            where=tool.source,
+        ) from error
+
+
+def _declared(tool: Tool[..., Any]) -> str:
+    found = getattr(tool.fn, "__annotations__", {}).get("return", "anything")
+    return found if isinstance(found, str) else getattr(found, "__name__", str(found))

@@ -7,6 +7,8 @@ Every mutant runs well as long as nobody kills it; only a crash at the right pla
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,13 +17,14 @@ from perdure import codec
 from perdure.agent import Call
 from perdure.journal import live
 from perdure.recovery import verdicts
-from perdure.runtime import calls, drive, reconcile, runner
+from perdure.runtime import calls, drive, reconcile, runner, senders
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
+from perdure.runtime.execution import Execution
 from perdure.state import events as e
 from perdure.state import fold, ledger
 from perdure.state.amount import NOTHING
-from perdure.store.protocol import Appended, Batch
+from perdure.store.protocol import Appended, Batch, Message
 from perdure.store.sqlite import SQLiteStore
 
 
@@ -212,3 +215,28 @@ def reservation_given_back() -> None:
         return settle(book, spent, name, used or NOTHING)
 
     _patch(fold, "settle", generous)
+
+
+def signals_taken_twice() -> None:
+    """A wait takes a signal and leaves it there for the next one."""
+    closed = fold._FOLDS[e.WaitClosed]
+
+    def leave(record: Any, event: Any, body: Any, work: Any) -> Any:
+        return {name: now for name, now in closed(record, event, body, work).items() if name != "signals"}
+
+    fold._FOLDS[e.WaitClosed] = leave
+
+
+def waits_slept_over() -> None:
+    """A message that comes while another branch works does not end the suspension."""
+    _patch(Execution, "news", property(lambda self: False))
+
+
+def ids_forgotten() -> None:
+    """What a sender sends again is another message."""
+    numbers = itertools.count()
+
+    def anew(run_id: str, message_id: str, kind: str, data: bytes) -> Any:
+        return Message(run_id, f"{message_id}-{os.getpid()}-{next(numbers)}", kind, data)
+
+    _patch(senders, "Message", anew)

@@ -7,10 +7,13 @@ kill.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from perdure.agent import Agent, Budget, Done, Hybrid, NotDone, Price, Retry, Usage, current_call
+from perdure.agent import FOREVER, Agent, Budget, Done, Hybrid, NotDone, Price, Retry, Usage, current_call
+from perdure.errors import AlreadyAnswered
+from perdure.journal import load
 from perdure.testing.crash.outside import Outside, reply_of
 from perdure.testing.crash.scenario import Hands, Scenario, truthful
 
@@ -261,6 +264,56 @@ naps = Scenario("naps", _naps)
 
 
 # ---------------------------------------------------------------------------------------------------------
+# signals, questions and their ends
+
+
+async def _obliging(place: Any, run_id: str, outcome: Any) -> bool:
+    """People who send what the run waits for, each message with an id of its own, again after each kill."""
+    if outcome.status != "waiting":
+        return await truthful(place, run_id, outcome)
+    for number in (1, 2):
+        await place.runtime.signal(run_id, "paid", number, id=f"paid-{number}", by="bank")
+    record = (await load(place.runtime.store, run_id)).record
+    for wait in record.waits.values():
+        if wait.kind == "answer" and not wait.closed:
+            with suppress(AlreadyAnswered):  # it lies in the inbox since a life that was killed
+                await place.runtime.answer(run_id, wait.name == "Ship it?", question=wait.path, by="ada")
+    return True
+
+
+def _waits(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
+    """Waits for two payments and an early word, beside acts; asks twice; one wait expires."""
+    clerk = Agent("clerk", state=dict, start=lambda goal: {"got": []}, wait_limit=FOREVER)
+
+    @clerk.tool(effect="irreversible")
+    async def post(what: str) -> str:
+        return str(outside.act(what))
+
+    @clerk.tool(effect="read")
+    async def prompt(what: str) -> str:
+        await hands().signal(current_call().run_id, "early", what, id=f"early-{what}")
+        return str(outside.act(what))
+
+    @clerk.step
+    async def step(run: Any) -> None:
+        got = run.state["got"]
+        if not got:
+            await prompt("one")
+            first, paid, _ = await run.gather(run.wait("early", str), run.wait("paid", int), post("a"))
+            got += [first, paid]
+        else:
+            shipped, dull = await run.gather(run.ask("Ship it?", bool), run.ask("Is it dull?", bool))
+            got += [shipped, dull, await run.wait("paid"), await run.wait("never", timeout=1.5, default="?")]
+            got.append(await post("b"))
+            run.finish(got)
+
+    return clerk
+
+
+waits = Scenario("waits", _waits, person=_obliging)
+
+
+# ---------------------------------------------------------------------------------------------------------
 # a cancel
 
 
@@ -368,5 +421,5 @@ def _thrifty(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 
 thrifty = Scenario("thrifty", _thrifty, person=_generous)
 
-ALL = (refunds, letters, orders, transfers, branches, naps, cancelled, mended, thrifty)
+ALL = (refunds, letters, orders, transfers, branches, naps, waits, cancelled, mended, thrifty)
 """Every scenario."""

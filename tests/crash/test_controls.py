@@ -27,6 +27,8 @@ MUTANTS = {
     "messages_taken_apart": ("letters", "inbox.apply+run.resumed"),
     "end_apart_from_last_step": ("transfers", "run.finished"),
     "timer_begun_anew": ("naps", "run.suspended"),
+    "signals_taken_twice": ("waits", "wait.closed+run.suspended"),
+    "ids_forgotten": ("waits", "message.sent"),
     "transaction_in_two": ("transfers", "transact.committed"),
     "cancel_not_fenced": ("cancelled", "run.claimed"),
     "reservation_given_back": ("thrifty", "call.acted+receipt.queued"),

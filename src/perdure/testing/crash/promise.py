@@ -46,8 +46,10 @@ def _by_message(body: e.AnyBody) -> bool:
             return by.startswith("person:")
         case e.RunReleased(how=how):
             return how != "resolve"  # that one comes with its verdict
-        case e.CancelRequested() | e.CallLate():
+        case e.CancelRequested() | e.CallLate() | e.SignalReceived():
             return True
+        case e.WaitClosed(how=how):
+            return how == "answer"  # a signal was received before
         case _:
             return False
 

@@ -54,8 +54,8 @@ async def server(folder: Path) -> AsyncIterator[Server]:
         port = free.getsockname()[1]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE")}
     environment |= {"PERDURE_STORE": str(folder / "desk.db"), "DESK_LEDGER": str(folder / "ledger.jsonl")}
-    command = [sys.executable, "-m", "uvicorn", "app:app", "--port", str(port), "--log-level", "warning"]
-    process = subprocess.Popen([*command, "--app-dir", str(EXAMPLE)], env=environment, cwd=folder)  # noqa: ASYNC220
+    command = [sys.executable, "-m", "uvicorn", "app:app", "--app-dir", str(EXAMPLE), "--port", str(port)]
+    process = subprocess.Popen(command, env=environment, cwd=folder)  # noqa: ASYNC220
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
             async with asyncio.timeout(30):

@@ -13,7 +13,7 @@ import click
 
 from perdure.cli.act import send, user, value_of
 from perdure.cli.options import Options, stored
-from perdure.errors import AnswerUnfit
+from perdure.errors import AnswerUnfit, IdReused
 from perdure.host import Runtime
 from perdure.store.protocol import RunRow
 
@@ -55,7 +55,7 @@ def answer(options: Options, run: str, value: str, question: str | None, by: str
         said = value_of(value)
         try:
             fresh = await runtime.answer(row.run_id, said, question=question, id=sent_as, by=by)
-        except AnswerUnfit:
+        except (AnswerUnfit, IdReused):  # perhaps the text was meant, or sent before
             if isinstance(said, str):
                 raise
             fresh = await runtime.answer(row.run_id, value, question=question, id=sent_as, by=by)

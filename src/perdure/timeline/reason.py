@@ -6,6 +6,7 @@ code.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
@@ -19,7 +20,7 @@ from perdure.store.protocol import NEVER, Inbound, RunRow
 from perdure.timeline.amounts import counted, duration, moment
 from perdure.timeline.condition import MEANING, Condition, condition
 from perdure.timeline.late import late_results
-from perdure.timeline.plain import clean, quoted
+from perdure.timeline.plain import clean, jsonable, quoted
 from perdure.timeline.spending import spending
 
 
@@ -232,8 +233,9 @@ def _senders(run: str, record: RunRecord) -> Iterator[str]:
     for wait in questions:
         which = f" --question {wait.path}" if len(questions) > 1 else ""
         choices = terms_of(wait).choices
-        shown = clean(repr(choices[0])) if choices else "VALUE"
-        yield f"perdure answer {run} {shown}{which}"
+        shown = "VALUE" if not choices else choices[0]
+        typed = shown if isinstance(shown, str) else json.dumps(jsonable(shown))
+        yield f"perdure answer {run} {quote(clean(typed))}{which}"
     for wait in open_waits(record, "signal"):
         yield f"perdure signal {run} {quote(clean(wait.name))} [PAYLOAD]"
 

@@ -244,9 +244,12 @@ def read_usage(reply: Any) -> Usage | None:
     """What a reply says it used: OpenAI, Anthropic, LangChain and Pydantic AI; None if it says nothing."""
     for name in ("usage", "usage_metadata"):
         usage = _get(reply, name)
-        if callable(usage):  # a method, in older Pydantic AI
-            usage = usage()
-        if usage is not None and (found := _usage(usage)) is not None:
+        if usage is None:
+            continue
+        found = _usage(usage)
+        if found is None and callable(usage):  # a method, in older Pydantic AI
+            found = _usage(usage())
+        if found is not None:
             return found
     return None
 

@@ -6,6 +6,7 @@ Amounts are whole numbers: a call of `chat` costs 0.15 dollars exactly.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ import pytest
 from perdure import Budget, Finished, Held, Price, Retry, Usage
 from perdure.agent import Agent
 from perdure.errors import BudgetBelowSpent, NoSuchLimit, OtherBudget, PerdureError
+from perdure.runtime.budgets import carve
 from perdure.state import events as e
 from perdure.state.amount import DOLLAR, Amount
 from perdure.state.ledger import reserved_of, spent_of
-from tests.unit.runtime.stage import RUN, Stage
+from tests.unit.runtime.stage import RUN, Lagging, Stage, build
 
 CENT = DOLLAR // 100
 PRICE = Price(100.0, 100.0)
@@ -371,3 +373,96 @@ async def test_a_run_without_limits_writes_no_intents_of_reads(stage: Stage) -> 
         assert await stage.bodies(e.CallIntended, f"r-{number}") == []
         record = await stage.record(f"r-{number}")
         assert record.spent.usd == 45 * CENT
+
+
+@pytest.mark.parametrize("budget", [None, Budget(usd=1)])
+async def test_a_result_waits_for_its_intent_and_for_nothing_else(
+    tmp_path: Path, budget: Budget | None
+) -> None:
+    """The call is sent at once; under a budget the step gets the reply when the intent is on disk.
+
+    Intent and receipt share that commit. Without a budget the step waits for nothing.
+    """
+    stage = build("memory", tmp_path)
+    await stage.store.open()
+    disk = stage.wrap(Lagging(stage.store))
+    sent: list[int] = []
+    given: list[int] = []
+    agent: Agent[Any, Any, Any] = Agent("waiter", state=dict, start=lambda goal: {}, budget=budget)
+
+    @agent.model("small-1", price=PRICE, reserve=Usage(1000, 500))
+    async def chat(n: int) -> dict[str, Any]:
+        sent.append(n)
+        return REPLY
+
+    @agent.step
+    async def step(run: Any) -> None:
+        given.append(len(sent))
+        await chat(1)
+        given.append(len(sent))
+        run.finish()
+
+    looks: list[tuple[int, int]] = []
+    async with stage.runtime(agent) as place:
+        await place.start(agent, RUN, "go")
+        running = asyncio.ensure_future(place.resume(RUN))
+        commits = await disk.until(running, seen=lambda: looks.append((len(sent), len(given))))
+        assert isinstance(running.result(), Finished)
+    if budget is None:
+        assert (commits, looks) == (1, [(1, 2)]), "only the end of the run waits for the disk"
+    else:
+        assert (commits, looks) == (2, [(1, 1), (1, 2)]), "sent before the first commit, given after it"
+        assert await stage.kinds() == ["run.started", "call.intended", "call.settled", *ENDS]
+    await stage.close()
+
+
+ENDS = ["step.committed", "run.finished"]
+
+
+async def test_a_child_gets_what_is_left_and_no_more(stage: Stage) -> None:
+    """What is promised to something beside the calls is seen by them, and by the next one that asks."""
+    agent = Agent("parent", state=dict, start=lambda goal: {}, budget=Budget(usd=1, steps=9))
+    said: list[Any] = []
+
+    @agent.model("small-1", price=PRICE, reserve=Usage(1000, 500))
+    async def chat(n: int) -> dict[str, Any]:
+        return REPLY
+
+    @agent.step
+    async def step(run: Any) -> None:
+        drive = run._drive
+        said.append(await carve(drive, "child-1", Amount(usd=90 * CENT, steps=3)))
+        said.append(await carve(drive, "child-2", Amount(usd=20 * CENT)))
+        said.append(await carve(drive, "child-2", Amount(steps=7)))
+        drive.purse.drop("child-1")
+        said.append(await carve(drive, "child-2", Amount(usd=85 * CENT)))
+        await chat(1)
+        drive.purse.drop("child-2")
+        run.finish()
+
+    assert isinstance(await stage.run(agent), Finished)
+    first, second, third, fourth = said
+    assert first is None
+    assert second.detail == "[B501] child child-2 asks for $0.20 at worst; $0.10 of $1.00 is left"
+    assert "7 steps at worst; 6 steps of 9 steps" in third.detail
+    assert fourth is None
+
+
+async def test_two_that_wait_do_not_wait_for_each_other(stage: Stage) -> None:
+    """Retries of lost replies keep what they reserved; where only they could make room, they are held."""
+    agent: Agent[Any, Any, Any] = Agent("pair", state=dict, start=lambda goal: {}, budget=Budget(usd=0.40))
+
+    @agent.model("small-1", price=PRICE, reserve=Usage(1000, 500), retry=Retry(attempts=3, backoff=0))
+    async def chat(n: int) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        raise ConnectionError("lost")
+
+    @agent.step
+    async def step(run: Any) -> None:
+        await run.map(chat, range(4), limit=4)
+
+    outcome = await asyncio.wait_for(stage.run(agent), 20)
+    assert isinstance(outcome, Held)
+    assert outcome.reason == "over-budget"
+    assert (await stage.record()).spent.usd == 30 * CENT
+    await stage.blameless()

@@ -68,7 +68,8 @@ async def test_out_of_budget_is_held_before_the_call_and_a_raise_lets_it_go_on(s
     outcome = await stage.run(agent)
     assert isinstance(outcome, Held)
     assert outcome.detail == ("[B501] call 3:0 (chat) asks for $0.15 at worst; $0.10 of $0.40 is left")
-    assert outcome.remedies[0] == f"perdure budget {RUN} --add usd=0.05 --why ..."
+    [held] = await stage.bodies(e.RunHeld)
+    assert held.remedies[0] == f"perdure budget {RUN} --add usd=0.05 --why ..."
     assert (await stage.record()).spent.usd == 30 * CENT
     async with stage.runtime(agent) as place:
         await place.raise_budget(RUN, by="ana", why="one more", usd=0.05)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -28,24 +28,26 @@ from perdure.agent import (
     Providers,
     Retired,
     Waiting,
+    families,
 )
 from perdure.agent import agent as declaration
 from perdure.clock import SECOND, SYSTEM, Clock
 from perdure.desk import Desk
 from perdure.errors import BadRunId, NotServed, OtherGoal, at_store
-from perdure.journal import follow, goal_of, load, outline
+from perdure.journal import follow, goal_of, load
 from perdure.runtime import questions, requests
+from perdure.runtime.birth import Circumstances, new_run, principal_bytes, started, trace_of
 from perdure.runtime.boundary import reached
+from perdure.runtime.brood import Brood
 from perdure.runtime.drive import Host
 from perdure.runtime.leases import LEASE_SECONDS, Leases
 from perdure.runtime.limits import Limits
-from perdure.runtime.manifest import manifest_of
 from perdure.runtime.raising import check_same
 from perdure.runtime.runner import drive
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
-from perdure.store.protocol import GENESIS, NEVER, Claim, NewRun, RunRow, Store, Stored
+from perdure.store.protocol import NEVER, Claim, RunRow, Store
 from perdure.worker import Worker
 
 log = logging.getLogger("perdure.host")
@@ -82,8 +84,8 @@ class Runtime(Desk):
         self.store: Store = (
             open_store(store, clock=clock) if store is None or isinstance(store, str) else store
         )
-        self.agents = {agent.name: agent for agent in agents}
-        for agent in agents:
+        self.agents = {agent.name: agent for agent in families(agents)}
+        for agent in self.agents.values():
             agent.validate()
         self.clock = clock
         self.check = check
@@ -96,8 +98,10 @@ class Runtime(Desk):
             providers=Providers(),
             threads=ThreadPoolExecutor(THREADS, thread_name_prefix="perdure-tool"),
             worker=worker,
+            known=dict(self.agents),
         )
-        self._worker = Worker(self.host, list(agents), concurrency=workers, check=check) if workers else None
+        served = list(self.agents.values())
+        self._worker = Worker(self.host, served, concurrency=workers, check=check) if workers else None
         self._working: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -170,33 +174,14 @@ class Runtime(Desk):
         NotStorable.
         """
         _check_id(run_id)
-        given = codec.plain(goal, where="$.goal")
-        goal_bytes = codec.encode(agent.goal_shape.restore(given, where="$.goal"), where="$.goal")
-        state = codec.encode(agent.first_state(goal), where="$.state")
-        who = (
-            None
-            if principal is None
-            else codec.encode({"id": principal.id, "roles": sorted(principal.roles)})
-        )
-        manifest = codec.encode(manifest_of(agent))
-        body = e.RunStarted(
-            agent.name,
-            agent.version,
-            agent.state_version,
-            goal_bytes,
-            state,
-            manifest,
-            principal=who,
-            budget=(budget or Budget()).limits(agent.budget),
-        )
-        stored, blobs = _first_event(body, self.clock.now())
+        limits = (budget or Budget()).limits(agent.budget)
+        begun = Circumstances(trace_of(run_id), principal_bytes(principal), budget=limits)
+        body = started(agent, goal, begun)
         reached("run.create")
-        row, made = await self.store.create(
-            NewRun(run_id, agent.name, agent.version, "ready", (stored,), blobs=blobs)
-        )
+        row, made = await self.store.create(new_run(run_id, body, self.clock.now()))
         reached("run.created")
         if not made:
-            await self._same(row, agent, goal_bytes)
+            await self._same(row, agent, body.goal)
             if budget is not None:
                 check_same(run_id, (await load(self.store, run_id)).record, budget.limits())
         return row
@@ -242,7 +227,17 @@ class Runtime(Desk):
     async def _carry(
         self, agent: Agent[Any, Any, R], run_id: str, check: bool, patience: timedelta
     ) -> Outcome[R]:
-        """Drive the run whenever it can be claimed; follow it while another process does."""
+        """Drive the run and its children when they can be claimed; follow it while another process does."""
+
+        def carry(child: Agent[Any, Any, Any], child_id: str) -> Coroutine[Any, Any, object]:
+            return self._carry(child, child_id, check, patience)
+
+        async with Brood(self.host, carry) as brood:
+            return await self._carried(agent, run_id, check, patience, brood)
+
+    async def _carried(
+        self, agent: Agent[Any, Any, R], run_id: str, check: bool, patience: timedelta, brood: Brood
+    ) -> Outcome[R]:
         seen, until = 0, self.clock.monotonic() + patience.total_seconds()
         while True:
             since = self.clock.monotonic()
@@ -258,7 +253,8 @@ class Runtime(Desk):
             pause = FOLLOW_SECONDS
             if row.worker is None and row.status == "waiting":
                 pause = (row.due_at - self.store.now()) / SECOND
-                if self.clock.monotonic() + pause > until:
+                carried = await brood.carry(row, left)
+                if not carried and self.clock.monotonic() + pause > until:
                     return await self._outcome(agent, run_id)
             if not claimed:
                 seen = await self.store.changed(seen, min(max(pause, 0.0), FOLLOW_SECONDS))
@@ -284,12 +280,6 @@ def _ended_early(working: asyncio.Task[None]) -> None:
     """Say at once that a worker ended by an error; it is raised when its Runtime closes."""
     if not working.cancelled() and (error := working.exception()) is not None:
         log.critical("the worker has ended, and carries no run on any more: %r", error, exc_info=error)
-
-
-def _first_event(body: e.RunStarted, at: int) -> tuple[Stored, tuple[Any, ...]]:
-    slim, blobs = outline(body)
-    data = codec.pack(e.Event(1, at, 0, slim))
-    return Stored(1, data, codec.chain(GENESIS, data)), tuple(blobs)
 
 
 def _check_id(run_id: str) -> None:

@@ -82,6 +82,8 @@ def bodies() -> list[e.AnyBody]:
             codec.encode({"id": "ana"}),
             None,
             Limits(usd=500_000_000, steps=30, own=("steps",)),
+            "",
+            "0123456789abcdef0123456789abcdef",
         ),
         e.CallSettled("1:0", "done", REPLY, CHAT, usage=(120, 30, 90_000)),
         e.CallIntended("1:1.0.0", HEAD, "k1", 1, AT + 20_000_000, 0, Amount(usd=7_000, tokens=70)),

@@ -4,8 +4,9 @@ The surface that users see, and the seam (`Call`, the scopes, `Providers`, `Door
 fills. Nothing here runs a step, opens a store or writes an event.
 """
 
-from perdure.agent.agent import Agent, Authorize, Door, Migration
+from perdure.agent.agent import Agent, Authorize, Door, Migration, families
 from perdure.agent.declared import Declared
+from perdure.agent.delegate import Delegate
 from perdure.agent.handle import Run
 from perdure.agent.injection import Providers, override, use
 from perdure.agent.options import EFFECTS, STRICTNESS, Options, Premise, premise
@@ -64,6 +65,7 @@ __all__ = [
     "Call",
     "Cancelled",
     "Declared",
+    "Delegate",
     "Done",
     "Door",
     "Durability",
@@ -101,6 +103,7 @@ __all__ = [
     "current_call",
     "current_steps",
     "fact",
+    "families",
     "model",
     "one_turn",
     "override",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import (
@@ -27,6 +27,7 @@ from typing import (
 
 from perdure.agent.blocking import run_blocking
 from perdure.agent.declared import is_coroutine_function
+from perdure.agent.delegate import Delegate
 from perdure.agent.handle import Run
 from perdure.agent.options import ModelOptions, ToolOptions
 from perdure.agent.outcome import Outcome
@@ -111,7 +112,8 @@ class Agent(Generic[S, G, R]):
     `state`: the type of its state; without one a dict, {"messages": [...]}. `goal`: what runs are started
     with. `result`: what they finish with; plain data if none is given. `start`: makes the first state of a
     goal. `state_version`: raised when the state's shape changes, with a migration. `version`: of the code,
-    for workers that serve several. `tools`: declared tools, models and facts.
+    for workers that serve several. `tools`: declared tools, models and facts. `spawns`: agents that it spawns
+    with `run.spawn`, so that whoever serves it serves them.
 
     `budget`: the most that each run may use. `prices`: by model name, for models that declare none. `retry`:
     how a step that raised is tried again; None holds the run at once. `wait_limit`: the end of waits that
@@ -136,6 +138,7 @@ class Agent(Generic[S, G, R]):
         state_version: int = 1,
         version: str = "1",
         tools: Sequence[Tool[..., Any]] = (),
+        spawns: Sequence[Agent[Any, Any, Any]] = (),
         **policies: Unpack[Policies],
     ) -> None:
         self.name = name
@@ -149,6 +152,7 @@ class Agent(Generic[S, G, R]):
         self.migrations: dict[int, Migration] = {}
         self.authorize_fn: Authorize | None = None
         self.notices: dict[str, Tool[..., Any]] = {}  # they tell people of approvals
+        self.spawns: list[Agent[Any, Any, Any]] = []
         self._listed: set[tuple[int, int]] = set()
         self._state: Any = dict[str, Any] if state is None else state
         self._goal: Any = str if goal is None else goal
@@ -157,6 +161,10 @@ class Agent(Generic[S, G, R]):
         self._keep(policies)
         for entry in tools:
             self._register(entry)
+        for agent in spawns:
+            if not is_a(agent, Agent):
+                raise self._bad(f"it spawns {agent!r}, which is no agent", "spawns=[researcher]")
+            self.spawns.append(agent)
 
     def __repr__(self) -> str:
         return f"<agent {self.name} at {self.source}>"
@@ -251,6 +259,8 @@ class Agent(Generic[S, G, R]):
         listed = {"tool": self.tools, "model": self.models, "fact": self.facts}[entry.kind]
         listed[entry.name] = entry
         self._listed.add(entry.identity)
+        if isinstance(entry, Delegate):
+            self.spawns.append(entry.agent)
         for premise in entry.options.premises:
             self._register(premise.fact)
         approval = entry.options.approval
@@ -268,6 +278,20 @@ class Agent(Generic[S, G, R]):
                 f'list {entry.name}.replace(name="...") instead',
             )
         return entry
+
+    def as_tool(
+        self, name: str | None = None, description: str | None = None
+    ) -> Tool[[G], Coroutine[Any, Any, R]]:
+        """This agent as a tool of another one: `tools=[researcher.as_tool()]`. Each call is a child run.
+
+        The model gives the goal and is given the result, or why there is none. Raises BadDeclaration (C102)
+        for a name that no model accepts.
+        """
+        told = description or f"Let the agent {self.name} pursue a goal, and get its result."
+        made: Tool[[G], Coroutine[Any, Any, R]] = Delegate(
+            self, name or self.name, told, (self._goal, self._result)
+        )
+        return made
 
     # ------------------------------------------------------------------------------------------- what it does
 
@@ -431,6 +455,18 @@ class Agent(Generic[S, G, R]):
 
     def _bad(self, what: str, remedy: str | None = None) -> BadDeclaration:
         return BadDeclaration(f"agent {self.name}: {what}", where=self.source, remedy=remedy)
+
+
+def families(agents: Iterable[Agent[Any, Any, Any]]) -> list[Agent[Any, Any, Any]]:
+    """These agents and all that they spawn, and so on: each name once, the nearest first."""
+    found: dict[str, Agent[Any, Any, Any]] = {}
+    left = list(agents)
+    while left:
+        agent = left.pop(0)
+        if agent.name not in found:
+            found[agent.name] = agent
+            left += agent.spawns
+    return list(found.values())
 
 
 def _first_message(goal: Any) -> Any:

@@ -10,10 +10,11 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, overload
 
-from perdure.agent.policy import Expiry, Patience, Principal
+from perdure.agent.policy import Budget, Expiry, Patience, Principal
 from perdure.agent.tool import Tool
+from perdure.codec import Shape
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -32,6 +33,22 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
+X = TypeVar("X")
+Y = TypeVar("Y")
+
+
+class Spawnable(Protocol[X, Y]):
+    """What a run can spawn: an agent, by the types of its goals and results."""
+
+    @property
+    def goal_shape(self) -> Shape[X]:
+        """The shape of its goals."""
+        ...
+
+    @property
+    def result_shape(self) -> Shape[Y]:
+        """The shape of its results."""
+        ...
 
 
 class Run(ABC, Generic[S, G, R]):
@@ -142,6 +159,25 @@ class Run(ABC, Generic[S, G, R]):
         """Run a model's tool calls by name.
 
         One message for each, errors included; siblings go on when one fails.
+        """
+
+    # ----------------------------------------------------------------------------------------------- children
+
+    @abstractmethod
+    async def spawn(
+        self,
+        agent: Spawnable[X, Y],
+        goal: X,
+        *,
+        budget: Budget | None = None,
+        on_cancel: Literal["cancel", "wait"] = "cancel",
+    ) -> Y:
+        """Let another agent pursue a goal, as a run of its own, and wait for its result.
+
+        The child's id is derived from this run's and the place of the call; this run's worker is free
+        meanwhile. `budget`: the child's own limits. `on_cancel`: whether the child is cancelled with this
+        run, or this run's end waits for the child's. Raises ChildFailed (T221) if the child fails or is
+        cancelled.
         """
 
     # ---------------------------------------------------------------------------------------- time and chance

@@ -190,3 +190,15 @@ class TransactionTooLong(CallError):
     default_remedy = (
         "do slow work before the transaction; raise the tool's timeout only if all writers can wait so long"
     )
+
+
+class ChildFailed(CallError):
+    """A run that this step spawned has ended without a result.
+
+    It failed, was cancelled or was retired: `status` says which, and `run_id` names it. Raised where it was
+    spawned, live and replayed alike; in run.tools the model gets this as its answer.
+    """
+
+    code = "T221"
+    default_safe = "What the child had done is done; what it had open has a verdict."
+    default_remedy = "perdure show CHILD tells what it did; catch ChildFailed to go on without its result"

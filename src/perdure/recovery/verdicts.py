@@ -112,8 +112,11 @@ def after_mismatch(record: RunRecord, seq: int) -> DropTail | HoldDiverged:
 
 
 def may_restart(record: RunRecord) -> bool:
-    """Whether the open step may begin anew: nothing that acts was intended in it, open or settled."""
-    return all(call.effect == "read" for call in record.calls.values())
+    """Whether the open step may begin anew: nothing that acts was intended in it, open or settled, and no
+    child spawned.
+    """
+    spawned = any(wait.kind == "child" for wait in record.waits.values())
+    return not spawned and all(call.effect == "read" for call in record.calls.values())
 
 
 def records(record: RunRecord) -> Iterable[CallRecord | WaitRecord]:
@@ -129,4 +132,6 @@ def first_seq(item: CallRecord | WaitRecord) -> int:
 
 
 def _harmless(item: CallRecord | WaitRecord) -> bool:
-    return item.effect == "read" if isinstance(item, CallRecord) else not item.closed
+    if isinstance(item, CallRecord):
+        return item.effect == "read"
+    return not item.closed and item.kind != "child"  # a child acts

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure import codec
-from perdure.agent import Call, NotDone, Tool, call_scope
+from perdure.agent import Call, Delegate, NotDone, Tool, call_scope
 from perdure.clock import SECOND
 from perdure.errors import (
     ApprovalDenied,
@@ -42,7 +42,7 @@ from perdure.errors import (
     TransactionTooLong,
 )
 from perdure.journal import Fences
-from perdure.runtime import approvals, budgets, guards, questions, reconcile
+from perdure.runtime import approvals, budgets, children, guards, questions, reconcile
 from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive
@@ -65,8 +65,12 @@ _UNFIT: tuple[type[Exception], ...] = (NotStorable, ShapeMismatch)
 
 async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
     """Make a call of the running step, or serve what it came to before a crash."""
-    drive, path = execution.drive, branch.next_path()
-    if not drive.agent.lists(tool):
+    drive = execution.drive
+    listed = drive.agent.lists(tool)
+    if listed and isinstance(tool, Delegate):
+        return await children.spawn(execution, children.Spawning(tool.agent, args["goal"]))
+    path = branch.next_path()
+    if not listed:
         raise ToolNotListed(f"agent {drive.agent.name} does not list {tool.name}", where=tool.source)
     head = head_of(execution, tool, args)
     wanted = Wanted(execution, branch, path, tool, args, head)

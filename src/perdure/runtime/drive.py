@@ -36,7 +36,7 @@ GLANCE_SECONDS = 1.0
 
 @dataclass
 class Host:
-    """What the runs of one process share."""
+    """What the runs of one process share. `known`: the agents that this process has come across, by name."""
 
     store: Store
     clock: Clock
@@ -45,6 +45,7 @@ class Host:
     providers: Providers
     threads: ThreadPoolExecutor
     worker: str
+    known: dict[str, Agent[Any, Any, Any]] = field(default_factory=dict)
 
 
 @dataclass

@@ -46,9 +46,14 @@ class Branch(Struct, eq=False):
     acting: bool = False
     given_up: bool = False
 
-    def next_path(self) -> str:
+    @property
+    def upcoming(self) -> str:
         """The path of the next call made here."""
-        path = f"{self.prefix}{self.index}"
+        return f"{self.prefix}{self.index}"
+
+    def next_path(self) -> str:
+        """The same, and go on to the one after it."""
+        path = self.upcoming
         self.index += 1
         return path
 

@@ -1,7 +1,8 @@
 """A run that nobody drives: what can be done to it without its agent.
 
 A cancelled run whose calls are all settled needs no code of the user's to end, so whoever cancels it may end
-it. Anything more (a call to look up, a step to go on with) is left to a worker that serves the agent.
+it, its children first. Anything more (a call to look up, a step to go on with) is left to a worker that
+serves the agent.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from perdure import codec
 from perdure.clock import Clock
 from perdure.journal import Journal, SnapshotPolicy, restore
+from perdure.runtime.children import call_back, is_called_back, waiting_words
+from perdure.runtime.lineage import report
 from perdure.runtime.messages import message_events
 from perdure.state import events as e
 from perdure.state.record import RunRecord
@@ -27,12 +30,23 @@ async def end_cancelled(store: Store, worker: str, clock: Clock, run_id: str) ->
         for message in loaded.inbox:
             bodies = message_events(journal.record, message, run_id)
             await journal.append(*bodies, taken=(message.position,))
-        if journal.record.cancel is not None and not _open(journal.record):
-            value = codec.encode({"by": journal.record.cancel})
+        record = journal.record
+        if record.cancel is None or _open(record):
+            await journal.close(RowChange(due_at=0))  # whoever serves the agent finds out what is open
+            return False
+        await journal.barrier()
+        left = await call_back(store, run_id, record, clock.now())
+        if not left:
+            end = e.RunFinished("cancelled", codec.encode({"by": record.cancel}))
             change = RowChange(status="cancelled", due_at=NEVER, terminal=True)
-            await journal.close(change, e.RunFinished("cancelled", value))
+            await journal.close(change, end, outbox=report(run_id, record, end))
             return True
-        await journal.close(RowChange(due_at=0))  # whoever serves the agent finds out what is open
+        info = codec.encode({"reason": waiting_words(left)})
+        await journal.close(RowChange(status="waiting", due_at=NEVER, info=info))
+        ended = [
+            await end_cancelled(store, worker, clock, wait.name) for wait in left if is_called_back(wait)
+        ]
+        return len(ended) == len(left) and all(ended) and await end_cancelled(store, worker, clock, run_id)
     return False
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from perdure import codec
 from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, records
 from perdure.runtime.decisions import decision_events
+from perdure.runtime.lineage import child_events
 from perdure.runtime.questions import answer_events, signal_events
 from perdure.runtime.raising import raising_events
 from perdure.state import events as e
@@ -76,6 +77,8 @@ def message_events(record: RunRecord, message: Inbound, run_id: str) -> tuple[e.
             return signal_events(message, data)
         case "answer":
             return answer_events(record, message, data)
+        case "child":
+            return child_events(record, data)
         case "late":
             return late_events(record, run_id, late_of(message.data).receipt, str(data["key"]))
         case _:

@@ -29,7 +29,7 @@ from perdure.errors import (
 )
 from perdure.journal import Journal, SnapshotPolicy, outlast, restore
 from perdure.recovery.verdicts import DropTail, after_mismatch
-from perdure.runtime import budgets, questions, reconcile
+from perdure.runtime import budgets, children, lineage, questions, reconcile
 from perdure.runtime.boundary import reached
 from perdure.runtime.caller import line_of_error
 from perdure.runtime.drive import Drive, Host
@@ -288,9 +288,19 @@ class Runner:
         if ride.record.held is None and held is not None:
             await self._hold(ride, held)
         elif ride.record.cancel is not None and held is None:
-            await self._finish(ride, "cancelled", codec.encode({"by": ride.record.cancel}))
+            await self._cancel(ride)
         elif ride.record.held is not None:
             await self._close(ride, "held", NEVER, ride.record.held.reason)
+
+    async def _cancel(self, ride: Drive) -> None:
+        """End the run; after its children, if it has any."""
+        if lineage.open_children(ride.record):
+            await ride.journal.barrier()  # what the children are told rests on it
+            left = await children.call_back(self.host.store, ride.run_id, ride.record, self.host.clock.now())
+            if left:
+                await self._close(ride, "waiting", NEVER, children.waiting_words(left))
+                return
+        await self._finish(ride, "cancelled", codec.encode({"by": ride.record.cancel}))
 
     async def _step(self, ride: Drive, step: Any) -> None:
         if (over := budgets.step_over(ride)) is not None:
@@ -460,7 +470,9 @@ class Runner:
         info = row_info(ride.record, "", steps=len(last))
         change = RowChange(status=status, due_at=NEVER, terminal=True, info=info)
         self.host.leases.drop(ride.run_id, self.lose)  # as in _close
-        await ride.journal.close(change, *last, e.RunFinished(status, value))
+        end = e.RunFinished(status, value)
+        outbox = lineage.report(ride.run_id, ride.record, end, steps=len(last))
+        await ride.journal.close(change, *last, end, outbox=outbox)
         self.over = True
         reached("run.finished")
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from perdure import codec
 from perdure.agent import (
+    Budget,
     Expiry,
     Patience,
     Principal,
@@ -41,10 +42,11 @@ from perdure.errors import (
     Signal,
     UnknownTool,
 )
-from perdure.runtime import calls, waits
+from perdure.runtime import calls, children, waits
 from perdure.runtime.branches import Work, branch_out
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Ending, Execution, Interrupted, branch_scope, here
+from perdure.runtime.lineage import OnCancel
 from perdure.state import events as e
 
 log = logging.getLogger("perdure.run")
@@ -187,6 +189,20 @@ class LiveRun(Run[Any, Any, Any]):
             if one.error is not None:
                 raise one.error
         return [one.value for one in ended]
+
+    # -- children
+
+    async def spawn(
+        self,
+        agent: Any,
+        goal: Any,
+        *,
+        budget: Budget | None = None,
+        on_cancel: OnCancel = "cancel",
+    ) -> Any:
+        """A child run's result, once it has ended."""
+        self._usable()
+        return await children.spawn(self._execution, children.Spawning(agent, goal, budget, on_cancel))
 
     # -- time and chance
 

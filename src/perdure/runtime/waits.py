@@ -8,9 +8,10 @@ call waits for its approval is not here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from msgspec import Struct
 
@@ -19,7 +20,8 @@ from perdure.agent import Expiry, Forever, Patience
 from perdure.agent.policy import is_a
 from perdure.clock import SECOND
 from perdure.codec import Shape
-from perdure.errors import BadArguments, ShapeMismatch, SignalUnfit, WaitExpired
+from perdure.errors import BadArguments, InboxMoved, ShapeMismatch, SignalUnfit, StoreError, WaitExpired
+from perdure.journal import Fences, outlast
 from perdure.recovery.verdicts import first_seq, records
 from perdure.runtime.boundary import reached
 from perdure.runtime.execution import Branch, Execution, here
@@ -35,16 +37,24 @@ NO_DEFAULT: Any = object()
 """No default was declared: None is one."""
 
 
+Begins: TypeAlias = Callable[[WaitRecord], Awaitable[None]]
+"""Sets going what an open wait waits for."""
+
+
 class Awaited(Struct, frozen=True):
     """What a branch waits for. `seconds`: how long at most, from its opening on (None: for ever).
 
-    `detail` makes the value bytes that are recorded with it; it is called when the wait opens.
+    `detail` makes the value bytes that are recorded with it; it is called when the wait opens. `begins` sets
+    going what is waited for: the wait is then opened durably, like an intent, and `begins` is called whenever
+    the wait is found open, so it must be idempotent. `differs` says what else the record has at this place.
     """
 
     name: str
     kind: e.WaitKind
     seconds: float | None
     detail: Callable[[], bytes] = bytes
+    begins: Begins | None = None
+    differs: Callable[[WaitRecord], str] | None = None
 
 
 Closing = Callable[[RunRecord, WaitRecord], e.WaitClosed | None]
@@ -91,6 +101,8 @@ def _agrees(execution: Execution, branch: Branch, path: str, awaited: Awaited) -
     execution.replay.asked(path)
     if (wait.kind, wait.name) != (awaited.kind, awaited.name):
         execution.diverge(branch, wait.seq, f"at {path} recorded {words(wait)}; the code {what}")
+    if awaited.differs is not None and (difference := awaited.differs(wait)):
+        execution.diverge(branch, wait.seq, f"at {path} {difference}")
 
 
 async def _closed(
@@ -107,13 +119,16 @@ async def _closed(
     if wait is not None and wait.closed:
         return wait.closed
     await execution.go_live(branch, path, named(awaited.kind, awaited.name))
-    if drive.record.cancel is not None or drive.record.held is not None:
-        branch.unwind("cancelled" if drive.record.cancel is not None else "held")
+    _forbid(execution, branch)
+    opened = None
     if wait is None:
         deadline = NEVER if awaited.seconds is None else now() + round(awaited.seconds * SECOND)
         opened = e.WaitOpened(path, awaited.name, deadline, awaited.kind, awaited.detail())
-        await drive.journal.append(opened)
-        reached("wait.opened")
+        if awaited.begins is None:
+            await drive.journal.append(opened)
+            reached("wait.opened")
+    if awaited.begins is not None:
+        await _set_going(execution, branch, awaited.begins, opened, path)
 
     def close(record: RunRecord) -> tuple[e.AnyBody, ...]:
         open_ = record.waits[path]
@@ -130,6 +145,49 @@ async def _closed(
         execution.suspend(branch, wait.deadline, f"waits for {words(wait)}")
     reached("wait.closed")
     return wait.closed
+
+
+def _forbid(execution: Execution, branch: Branch) -> None:
+    """What a message may forbid."""
+    record = execution.drive.record
+    if record.cancel is not None or record.held is not None:
+        branch.unwind("cancelled" if record.cancel is not None else "held")
+
+
+async def _set_going(
+    execution: Execution, branch: Branch, begins: Begins, opened: e.WaitOpened | None, path: str
+) -> None:
+    """Open the wait, if it is not, and set going what it waits for: both, whatever becomes of the step."""
+
+    async def both() -> None:
+        if opened is not None:
+            await _intend(execution, branch, opened)
+            reached("wait.opened")
+        await begins(execution.record.waits[path])
+
+    going = asyncio.ensure_future(both())
+    cancelled = await outlast(going)
+    try:
+        going.result()
+    except StoreError as error:  # no failure of the step: the drive ends with it
+        execution.broken = execution.broken or error
+        branch.unwind("the store failed")
+    if cancelled is not None:
+        if execution.drive.stopping:
+            raise cancelled
+        execution.suspend(branch, NEVER, "what it waits for is under way")  # a timeout of the step's own
+
+
+async def _intend(execution: Execution, branch: Branch, opened: e.WaitOpened) -> None:
+    """Make the wait durable before what it waits for is set going, and never after a cancel (law 17)."""
+    drive = execution.drive
+    while True:
+        _forbid(execution, branch)
+        try:
+            await drive.journal.intend((opened,), Fences(inbox_seen=drive.inbox_seen))
+            return
+        except InboxMoved:
+            await drive.read_inbox()
 
 
 # -- how long

@@ -108,7 +108,8 @@ class RunStarted(Body, frozen=True, array_like=True, tag="run.started"):
     """A run began.
 
     `state` is the state that the agent made of the goal; `manifest` describes the agent's code; `budget` is
-    the most that the run may use (None: no limits).
+    the most that the run may use (None: no limits). `path`: the wait of its `parent` to which it tells its
+    end, empty if none spawned it. `trace`: 32 hex digits, the same for a run and everything that it spawns.
     """
 
     agent: str
@@ -120,6 +121,8 @@ class RunStarted(Body, frozen=True, array_like=True, tag="run.started"):
     principal: bytes | None = None
     parent: str | None = None
     budget: Limits | None = None
+    path: str = ""
+    trace: str = ""
 
 
 class RunResumed(Body, frozen=True, array_like=True, tag="run.resumed"):

@@ -91,6 +91,8 @@ def _started(record: RunRecord, event: e.Event, body: e.RunStarted, work: Work) 
         "manifest": body.manifest,
         "principal": body.principal,
         "parent": body.parent,
+        "path": body.path,
+        "trace": body.trace,
         "ledger": None if body.budget is None else Ledger(body.budget),
         "started_at": event.at,
         "state": work.read(body.state),

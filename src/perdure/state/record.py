@@ -212,3 +212,5 @@ class RunRecord(Struct, frozen=True, array_like=True):
     ledger: Ledger | None = None  # None: no budget, and nothing to keep of it
     approvals: dict[str, ApprovalRecord] = {}
     asked: int = 0  # requests for a permission, in the whole run
+    path: str = ""  # the wait of the parent that this run tells its end to
+    trace: str = ""

@@ -1,0 +1,80 @@
+"""How a run begins: its first event, and the row that is made with it.
+
+One way for a run that a caller starts and for one that another run spawns. Decides nothing: the same agent,
+goal and circumstances make the same event.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from perdure import codec
+from perdure.agent import Agent, Principal
+from perdure.journal import outline
+from perdure.runtime.manifest import manifest_of
+from perdure.state import events as e
+from perdure.state.amount import Limits
+from perdure.store.protocol import GENESIS, NewRun, Stored
+
+G = TypeVar("G")
+
+
+class Circumstances(Struct, frozen=True):
+    """What a run is begun with beside its agent and goal. `principal`: value bytes.
+
+    `trace`: 32 hex digits, of the run at the root. `parent` and `path`: the run that spawned it, and where.
+    `budget`: the most that it may use.
+    """
+
+    trace: str
+    principal: bytes | None = None
+    parent: str | None = None
+    path: str = ""
+    budget: Limits | None = None
+
+
+def trace_of(run_id: str) -> str:
+    """The trace of a run that nobody spawned: 32 hex digits, derived from its id."""
+    return codec.digest(b"trace", run_id.encode("utf-8", "surrogatepass")).hex()
+
+
+def principal_bytes(principal: Principal | None) -> bytes | None:
+    """On whose behalf a run acts, as it is stored."""
+    if principal is None:
+        return None
+    return codec.encode({"id": principal.id, "roles": sorted(principal.roles)})
+
+
+def goal_bytes(agent: Agent[Any, G, Any], goal: G) -> bytes:
+    """A goal as value bytes, alike for alike goals. Raises ShapeMismatch, NotStorable."""
+    given = codec.plain(goal, where="$.goal")
+    return codec.encode(agent.goal_shape.restore(given, where="$.goal"), where="$.goal")
+
+
+def started(agent: Agent[Any, G, Any], goal: G, begun: Circumstances) -> e.RunStarted:
+    """The first event of a run. Raises ShapeMismatch, NotStorable for a goal that does not fit."""
+    return e.RunStarted(
+        agent.name,
+        agent.version,
+        agent.state_version,
+        goal_bytes(agent, goal),
+        codec.encode(agent.first_state(goal), where="$.state"),
+        codec.encode(manifest_of(agent)),
+        principal=begun.principal,
+        parent=begun.parent,
+        budget=begun.budget,
+        path=begun.path,
+        trace=begun.trace,
+    )
+
+
+def new_run(run_id: str, body: e.RunStarted, at: int) -> NewRun:
+    """The run as a store makes it, begun at the moment `at`."""
+    slim, blobs = outline(body)
+    data = codec.pack(e.Event(1, at, 0, slim))
+    stored = Stored(1, data, codec.chain(GENESIS, data))
+    return NewRun(
+        run_id, body.agent, body.version, "ready", (stored,), parent=body.parent, blobs=tuple(blobs)
+    )

@@ -1,0 +1,166 @@
+"""A run that another run's step spawns: set going, awaited, called back.
+
+A child is a run like any other: its own journal, worker and life. Its parent opens a wait, durably and fenced
+like an intent, before the child is created; the child tells its end in the commit of that end. So a crash
+between any two of these is mended by doing the next one again (laws 2, 10, 16 and 17). A parent ends after
+its children.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, TypeVar, get_args
+
+from msgspec import Struct
+
+from perdure import codec
+from perdure.agent import Agent, Budget
+from perdure.errors import BadArguments, ChildFailed, RunEnded, RunGone
+from perdure.runtime import questions, waits
+from perdure.runtime.birth import Circumstances, goal_bytes, new_run, started
+from perdure.runtime.boundary import reached
+from perdure.runtime.drive import Drive
+from perdure.runtime.execution import Branch, Execution, here
+from perdure.runtime.lineage import Begun, OnCancel, Told, child_id, open_children
+from perdure.state import events as e
+from perdure.state.record import RunRecord, WaitRecord
+from perdure.store.protocol import Message, Store
+
+R = TypeVar("R")
+
+
+class Spawning(Struct, frozen=True):
+    """What a step spawns. `budget`: the child's own limits; `on_cancel`: see `OnCancel`."""
+
+    agent: Agent[Any, Any, Any]
+    goal: Any
+    budget: Budget | None = None
+    on_cancel: OnCancel = "cancel"
+
+
+async def spawn(execution: Execution, spawning: Spawning) -> Any:
+    """A child's result, once it has ended; unwinds until then.
+
+    Raises ChildFailed if it ended without one, ShapeMismatch or NotStorable for a goal that does not fit.
+    """
+    drive, branch, agent = execution.drive, here(execution), spawning.agent
+    _check(spawning)
+    goal, path = goal_bytes(agent, spawning.goal), branch.upcoming
+    drive.host.known.setdefault(agent.name, agent)
+
+    def detail() -> bytes:
+        record = drive.record
+        begun = Circumstances(
+            record.trace,
+            record.principal,
+            drive.run_id,
+            path,
+            (spawning.budget or Budget()).limits(agent.budget),
+        )
+        return Begun(started(agent, spawning.goal, begun), spawning.on_cancel).detail
+
+    async def begins(wait: WaitRecord) -> None:
+        await _begin(execution, branch, wait)
+
+    def differs(wait: WaitRecord) -> str:
+        was = Begun.of(wait).started
+        if (was.agent, was.goal) == (agent.name, goal):
+            return ""
+        recorded = f"recorded a child of {was.agent} for {codec.decode(was.goal)!r:.80}"
+        return f"{recorded}; the code spawns {agent.name} for {codec.decode(goal)!r:.80}"
+
+    name = child_id(drive.run_id, path)
+    awaited = waits.Awaited(name, "child", None, detail, begins, differs)
+    wait = await waits.wait_for(execution, awaited, waits.nothing, lambda at: e.WaitClosed(at, "expired"))
+    return _result(agent, wait)
+
+
+def _check(spawning: Spawning) -> None:
+    if not isinstance(spawning.agent, Agent):
+        raise BadArguments(
+            f"run.spawn takes an agent, not {spawning.agent!r:.80}",
+            remedy="await run.spawn(researcher, goal)",
+        )
+    if spawning.on_cancel not in get_args(OnCancel):
+        raise BadArguments(
+            f"on_cancel={spawning.on_cancel!r:.80}", remedy=f"one of {', '.join(get_args(OnCancel))}"
+        )
+    spawning.agent.validate()
+
+
+async def _begin(execution: Execution, branch: Branch, wait: WaitRecord) -> None:
+    """Create the child, or find it: it was, if this process is not the first to come here."""
+    drive = execution.drive
+    if (held := await _create(drive, wait)) is not None:
+        execution.hold(branch, held)
+
+
+async def _create(drive: Drive, wait: WaitRecord) -> e.RunHeld | None:
+    reached("child.create")
+    try:
+        ours = await _found(drive.host.store, drive.run_id, wait, drive.host.clock.now())
+    except RunGone:  # it was pruned after its end: what it told lies in the inbox
+        await drive.read_inbox()
+        ours = bool(drive.record.waits[wait.path].closed)
+    reached("child.created")
+    if ours:
+        return None
+    detail = f"the child of {wait.path} is to be run {wait.name}, and that is another run, or was one"
+    return e.RunHeld("child-taken", detail, (f"perdure cancel {drive.run_id}",), wait.path)
+
+
+async def _found(store: Store, parent: str, wait: WaitRecord, now: int) -> bool:
+    """The child is durable. False: another run has its id."""
+    row, _ = await store.create(new_run(wait.name, Begun.of(wait).started, now))
+    return row.parent == parent
+
+
+def _result(agent: Agent[Any, Any, R], wait: WaitRecord) -> R:
+    """What the step gets: live and replayed alike."""
+    told = Told.of(wait.value)
+    value = codec.decode(told.value)
+    if told.status == "succeeded":
+        return agent.result_shape.restore(value, where=f"$.{wait.name}")
+    if told.status == "failed":
+        why = f"failed: {value['type']}: {value['message']}"
+    else:
+        note = f": {value['note']}" if value.get("note") else ""
+        why = f"was {told.status} by {value['by']}{note}"
+    raise ChildFailed(
+        f"child run {wait.name} {why}",
+        run_id=wait.name,
+        status=told.status,
+    )
+
+
+async def call_back(store: Store, run_id: str, record: RunRecord, now: int) -> list[WaitRecord]:
+    """Ask the children of a cancelled run to end, each once; gives the waits of those that have not told it.
+
+    One that a crash kept from being created is created, to be cancelled: so an owner that is late cannot
+    create one that nobody knows of.
+    """
+    left = []
+    for wait in open_children(record):
+        with suppress(RunGone):
+            if not await _found(store, run_id, wait, now):
+                continue
+            left.append(wait)
+            if is_called_back(wait):
+                reached("child.cancel")
+                data = {"by": record.cancel, "note": f"its parent {run_id} was cancelled"}
+                message = Message(wait.name, f"cancel of {run_id}", "cancel", codec.encode(data))
+                with suppress(RunEnded):
+                    await store.deliver(message)
+    return left
+
+
+def is_called_back(wait: WaitRecord) -> bool:
+    """Whether its parent's cancellation is the child's too."""
+    return Begun.of(wait).on_cancel == "cancel"
+
+
+def waiting_words(left: list[WaitRecord]) -> str:
+    """Why a cancelled run has not ended yet."""
+    return "cancelled, and ends after " + ", ".join(
+        [questions.words(wait) for wait in left[: questions.NAMED]]
+    )

@@ -1,0 +1,101 @@
+"""Parents and children as facts: a child's id, what its parent records of it, what it tells at its end.
+
+Pure: no store, no agent, no step. Laws 10 and 16 rest on it: a child tells its end once, in the commit of
+that end, and whatever a parent spawns belongs to its trace.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from perdure import codec
+from perdure.state import events as e
+from perdure.state.record import RunRecord, WaitRecord
+from perdure.store.protocol import Message
+
+ID_CHARS = 200
+"""The longest id of a run."""
+
+OnCancel: TypeAlias = Literal["cancel", "wait"]
+"""What a parent's cancellation does to a child: it is cancelled too, or the parent waits for its end."""
+
+
+def child_id(parent: str, path: str) -> str:
+    """The id of the child that is spawned at this place: always the same, and no other place's."""
+    plain = f"{parent}.{path}"
+    if len(plain) <= ID_CHARS:
+        return plain
+    told = codec.digest(parent.encode("utf-8", "surrogatepass"), path.encode()).hex()
+    return f"{parent[: ID_CHARS - len(told) - 1]}~{told}"
+
+
+class Begun(Struct, frozen=True):
+    """What the wait for a child records: all that is needed to create it, again if need be.
+
+    So a crash between the two, or a cancellation, is mended without the child's agent.
+    """
+
+    started: e.RunStarted
+    on_cancel: OnCancel = "cancel"
+
+    @property
+    def detail(self) -> bytes:
+        """As the wait keeps it."""
+        event = codec.pack(e.Event(1, 0, 0, self.started))
+        return codec.encode({"agent": self.started.agent, "on_cancel": self.on_cancel, "started": event})
+
+    @classmethod
+    def of(cls, wait: WaitRecord) -> Begun:
+        """What was recorded with a child's wait."""
+        told: dict[str, Any] = codec.decode(wait.detail)
+        started = codec.unpack(told["started"], e.Event).body
+        assert isinstance(started, e.RunStarted)
+        return cls(started, told["on_cancel"])
+
+
+def open_children(record: RunRecord) -> list[WaitRecord]:
+    """The waits for children that have not told their end."""
+    return [wait for wait in record.waits.values() if wait.kind == "child" and not wait.closed]
+
+
+class Told(Struct, frozen=True):
+    """What a child came to. `value`: its result, or why it has none, as value bytes."""
+
+    status: str
+    value: bytes
+    calls: int = 0
+    steps: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    @classmethod
+    def of(cls, data: bytes) -> Told:
+        """As the wait of the parent keeps it."""
+        told: dict[str, Any] = codec.decode(data)
+        return cls(**told)
+
+
+def report(run_id: str, record: RunRecord, end: e.RunFinished, *, steps: int = 0) -> tuple[Message, ...]:
+    """What an ended run tells its parent, if it was spawned. `steps`: those that end in the same commit.
+
+    To be sent in the commit of its end.
+    """
+    if record.parent is None or not record.path:
+        return ()
+    spent = record.spent
+    told = Told(
+        end.status, end.value, spent.calls, spent.steps + steps, spent.input_tokens, spent.output_tokens
+    )
+    data = {"path": record.path, "child": run_id, "told": codec.encode(asdict(told))}
+    return (Message(record.parent, f"end of {run_id}", "child", codec.encode(data)),)
+
+
+def child_events(record: RunRecord, data: dict[str, Any]) -> tuple[e.AnyBody, ...]:
+    """What a child's end means to its parent: the wait is over. Nothing if there is no such wait any more."""
+    wait = record.waits.get(str(data["path"]))
+    if wait is None or wait.closed or (wait.kind, wait.name) != ("child", data["child"]):
+        return ()
+    return (e.WaitClosed(wait.path, "child", data["told"], by=wait.name),)

@@ -253,8 +253,9 @@ class Runtime(Desk):
             pause = FOLLOW_SECONDS
             if row.worker is None and row.status == "waiting":
                 pause = (row.due_at - self.store.now()) / SECOND
+                late = self.clock.monotonic() + pause > until
                 carried = await brood.carry(row, left)
-                if not carried and self.clock.monotonic() + pause > until:
+                if late and not carried and not (await self.store.row(run_id)).pending:
                     return await self._outcome(agent, run_id)
             if not claimed:
                 seen = await self.store.changed(seen, min(max(pause, 0.0), FOLLOW_SECONDS))

@@ -16,6 +16,7 @@ from perdure.errors import AlreadyAnswered
 from perdure.journal import load
 from perdure.testing.crash.outside import Outside, reply_of
 from perdure.testing.crash.scenario import Hands, Scenario, truthful
+from tests.crash.families import family, recalled
 
 SOON = timedelta(seconds=2)
 """How long a call may take, by the trial's hurried clock: also how long a NotDone is not believed."""
@@ -421,5 +422,8 @@ def _thrifty(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 
 thrifty = Scenario("thrifty", _thrifty, person=_generous)
 
-ALL = (refunds, letters, orders, transfers, branches, naps, waits, cancelled, mended, thrifty)
+ALL = (
+    *(refunds, letters, orders, transfers, branches, naps, waits, cancelled, mended, thrifty),
+    *(family, recalled),
+)
 """Every scenario."""

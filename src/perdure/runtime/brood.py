@@ -28,6 +28,7 @@ class Brood:
     def __init__(self, host: Host, carry: Carry) -> None:
         self._host = host
         self._carry = carry
+        self._agents: dict[str, Agent[Any, Any, Any]] = {}
         self._tasks: dict[str, asyncio.Task[object]] = {}
         self._looked = 0
 
@@ -54,10 +55,22 @@ class Brood:
             self._looked = row.seq
             for wait in open_children(record):
                 agent = self._host.known.get(Begun.of(wait).started.agent)
-                if agent is not None and wait.name not in self._tasks:
-                    carried = self._carry(agent, wait.name)
-                    self._tasks[wait.name] = asyncio.create_task(carried, name=f"child {wait.name}")
-        for task in self._tasks.values():
+                if agent is not None and wait.name not in self._agents:
+                    self._agents[wait.name] = agent
+                    self._set_out(wait.name)
+        for name, task in self._tasks.items():
             if task.done():
                 task.result()
+                if await self._can_go_on(name):
+                    self._set_out(name)
         return any(not task.done() for task in self._tasks.values())
+
+    def _set_out(self, name: str) -> None:
+        carried = self._carry(self._agents[name], name)
+        self._tasks[name] = asyncio.create_task(carried, name=f"child {name}")
+
+    async def _can_go_on(self, name: str) -> bool:
+        """Whether something has come for a child that waited, or its time has."""
+        store = self._host.store
+        row = await store.row(name)
+        return not row.terminal and (row.pending > 0 or row.due_at <= store.now())

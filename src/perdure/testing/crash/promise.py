@@ -49,7 +49,7 @@ def _by_message(body: e.AnyBody) -> bool:
         case e.CancelRequested() | e.CallLate() | e.SignalReceived():
             return True
         case e.WaitClosed(how=how):
-            return how == "answer"  # a signal was received before
+            return how in ("answer", "child")  # a signal was received before
         case _:
             return False
 

@@ -67,7 +67,8 @@ class Scenario:
 
     `build` makes it anew in each process, around the outside; its second argument gives the runtime to
     tools that send messages. `person` acts when the run is held. `same` names what of the ending must be as
-    in the run that was not killed: `status`, `step`, `state`, `value`.
+    in the run that was not killed: `status`, `step`, `state`, `value`. `kin`: the ids of the runs that this
+    one may spawn, which are judged too.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Scenario:
     goal: Any = "go"
     person: Person = truthful
     same: tuple[str, ...] = ("status", "step", "state", "value")
+    kin: tuple[str, ...] = ()
 
 
 def find_scenario(address: str) -> Scenario:

@@ -7,6 +7,7 @@ was lost, nothing repeated and nothing hidden.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,10 @@ from perdure.errors import PerdureError
 from perdure.testing.account import misread
 from perdure.testing.crash.kill import Kill
 from perdure.testing.crash.life import Ground, Life, live_forked
-from perdure.testing.crash.look import Look, look
+from perdure.testing.crash.look import Look, look_all
 from perdure.testing.crash.promise import broken_promises
 from perdure.testing.crash.scenario import RUN_ID, Scenario
+from perdure.testing.kin import kin_offences
 from perdure.testing.oracle import Ending, made_again, offences, settled_paths
 
 LIVES = 4
@@ -82,8 +84,8 @@ class _Judge:
         self._trial = trial
         self._ground = ground
         self._verdict = verdict
-        self._settled: set[str] = set()
-        self._acts = 0
+        self._settled: dict[str, set[str]] = {}
+        self._acts: Counter[str] = Counter()
         self._said: set[str] = set()
         self.seen: Look | None = None
 
@@ -96,24 +98,31 @@ class _Judge:
 
     def look(self) -> None:
         """Judge what is durable now."""
-        acts = self._ground.outside.acts(RUN_ID)
+        family = (RUN_ID, *self._trial.scenario.kin)
         try:
-            self.seen = look(self._ground.store, RUN_ID)
+            looks = look_all(self._ground.store, family)
         except PerdureError as error:
             self.add([f"the run cannot be read: {error.what}"])
             return
-        seen = self.seen
-        self.add(broken_promises(self._ground.told.read(), RUN_ID, seen))
-        self.add(made_again(self._settled, acts[self._acts :]))
-        self._acts = len(acts)
+        self.seen = looks.get(RUN_ID)
+        for run_id in family:
+            self._judge(run_id, looks.get(run_id))
+        self.add(kin_offences({run_id: seen.events for run_id, seen in looks.items()}))
+
+    def _judge(self, run_id: str, seen: Look | None) -> None:
+        acts, where = self._ground.outside.acts(run_id), "" if run_id == RUN_ID else f"{run_id}: "
+        found = list(broken_promises(self._ground.told.read(), run_id, seen))
+        found += made_again(self._settled.get(run_id, set()), acts[self._acts[run_id] :])
+        self._acts[run_id] = len(acts)
         if seen is None:
-            self.add(f"{act.tool} was made and there is no run" for act in acts)
-            return
-        if not seen.verification.ok:
-            self.add([seen.verification.what])
-        self.add(offences(seen.events, acts))
-        self.add(misread(seen.events, seen.record))
-        self._settled = settled_paths(seen.events)
+            found += [f"{act.tool} was made and there is no run" for act in acts]
+        else:
+            if not seen.verification.ok:
+                found.append(seen.verification.what)
+            found += offences(seen.events, acts)
+            found += misread(seen.events, seen.record)
+            self._settled[run_id] = settled_paths(seen.events)
+        self.add(where + what for what in found)
 
     def ending(self) -> None:
         """Judge how it ended."""
@@ -123,7 +132,7 @@ class _Judge:
             return
         verdict.ending = Ending.of(seen.record)
         verdict.reached = tuple(self._ground.hits.read_text(encoding="utf-8").split())
-        verdict.acts = self._acts
+        verdict.acts = self._acts.total()
         verdict.unknowns = sum(event.kind == "call.unknown" for event in seen.events)
         verdict.acknowledged = len(self._ground.told.read().events)
         if self._trial.expected is not None:

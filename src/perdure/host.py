@@ -39,6 +39,7 @@ from perdure.runtime import questions, requests
 from perdure.runtime.birth import Circumstances, new_run, principal_bytes, started, trace_of
 from perdure.runtime.boundary import reached
 from perdure.runtime.brood import Brood
+from perdure.runtime.chunks import Chunk
 from perdure.runtime.drive import Host
 from perdure.runtime.leases import LEASE_SECONDS, Leases
 from perdure.runtime.limits import Limits
@@ -266,6 +267,13 @@ class Runtime(Desk):
         Whoever drives it, in whatever process. Raises NoSuchRun, RunGone, BadPoint, Damaged.
         """
         return follow(self.store, run_id, after)
+
+    def listen(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Event | Chunk]:
+        """`follow`, and between the events what bodies of the run `publish` in this process meanwhile.
+
+        Chunks are provisional: number 1 of a path means that its body has begun anew.
+        """
+        return self.host.chunks.between(self.follow(run_id, after=after), run_id)
 
     async def outcome(self, run_id: str) -> Outcome[Any]:
         """What has become of a run, without driving it. Raises NoSuchRun."""

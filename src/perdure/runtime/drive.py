@@ -19,6 +19,7 @@ from perdure.errors import LeaseLost
 from perdure.journal import Journal, history
 from perdure.journal.outlast import outlast
 from perdure.runtime.boundary import reached
+from perdure.runtime.chunks import Chunks
 from perdure.runtime.leases import Leases
 from perdure.runtime.limits import Limits
 from perdure.runtime.messages import conflict, late_of, made_again, message_events
@@ -46,6 +47,7 @@ class Host:
     threads: ThreadPoolExecutor
     worker: str
     known: dict[str, Agent[Any, Any, Any]] = field(default_factory=dict)
+    chunks: Chunks = field(default_factory=Chunks)
 
 
 @dataclass

@@ -11,12 +11,24 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from perdure.agent import FOREVER, Agent, Budget, Done, Hybrid, NotDone, Price, Retry, Usage, current_call
+from perdure.agent import (
+    FOREVER,
+    Agent,
+    Budget,
+    Done,
+    Hybrid,
+    NotDone,
+    Price,
+    Retry,
+    Usage,
+    current_call,
+)
 from perdure.errors import AlreadyAnswered
 from perdure.journal import load
 from perdure.testing.crash.outside import Outside, reply_of
 from perdure.testing.crash.scenario import Hands, Scenario, truthful
 from tests.crash.families import family, recalled
+from tests.crash.permissions import permits
 
 SOON = timedelta(seconds=2)
 """How long a call may take, by the trial's hurried clock: also how long a NotDone is not believed."""
@@ -424,6 +436,6 @@ thrifty = Scenario("thrifty", _thrifty, person=_generous)
 
 ALL = (
     *(refunds, letters, orders, transfers, branches, naps, waits, cancelled, mended, thrifty),
-    *(family, recalled),
+    *(family, recalled, permits),
 )
 """Every scenario."""

@@ -1,8 +1,8 @@
 """What must hold between a run's journal and what the outside saw of it.
 
 `offences` holds a run's events against the acts that the outside recorded, and says in words what should
-not be: laws 2, 3, 4, 10, 15 and 17, and the life of each call. It judges what is written and never asks the
-engine, so that a broken engine cannot excuse itself. It reads no store, no clock and no file.
+not be: laws 2, 3, 4, 8, 10, 15 and 17, and the life of each call. It judges what is written and never asks
+the engine, so that a broken engine cannot excuse itself. It reads no store, no clock and no file.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from perdure import codec
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.testing.account import Account
+from perdure.testing.permits import Permits
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class _Book:
     closed: dict[str, int] = field(default_factory=dict)  # path -> the signal that the wait took
     signals: dict[int, str] = field(default_factory=dict)  # event -> the sender's id
     taken: set[int] = field(default_factory=set)  # by waits of committed steps
+    permits: Permits = field(default_factory=Permits)
     cancelled: bool = False
     ended: bool = False
 
@@ -76,6 +78,7 @@ def offences(events: Sequence[e.Event], acts: Iterable[Act]) -> list[str]:
     for before, event in zip([None, *events], events, strict=False):
         found += [f"event {event.seq}: {what}" for what in _order(before, event)]
         found += [f"event {event.seq} ({event.kind}): {what}" for what in _event(book, event)]
+        found += [f"event {event.seq} ({event.kind}): {what}" for what in book.permits.see(event)]
     found += _unintended(events, acting)
     found += [
         f"{len(same)} acts of {same[0].tool} under key {key}, attempt {attempt}"

@@ -46,7 +46,9 @@ def _by_message(body: e.AnyBody) -> bool:
             return by.startswith("person:")
         case e.RunReleased(how=how):
             return how != "resolve"  # that one comes with its verdict
-        case e.CancelRequested() | e.CallLate() | e.SignalReceived():
+        case (
+            e.CancelRequested() | e.CallLate() | e.SignalReceived() | e.ApprovalGranted() | e.ApprovalDenied()
+        ):
             return True
         case e.WaitClosed(how=how):
             return how in ("answer", "child")  # a signal was received before

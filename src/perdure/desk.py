@@ -232,7 +232,8 @@ class Desk:
             edit=None,
             seen=decisions.version(asked),
         )
-        if (refused := decisions.refusal(asked, decision, self.store.now())) is not None:
+        refused = decisions.no_use(record, asked) or decisions.refusal(asked, decision, self.store.now())
+        if refused is not None:
             raise refused
         self._permitted(record, asked, by, run_id)
         if edit is not None:
@@ -317,11 +318,14 @@ class Desk:
         mine = next((message for message in waiting if message.position == position), None)
         if mine is not None:
             earlier = [message for message in waiting if message.position < position]
-            asked = decisions.find(foreseen(now.record, earlier, past.row.run_id), decision.id)
-            refused = None if asked is None else decisions.refusal(asked, decision, mine.at)
-            if asked is not None and refused is None:
-                return
-            raise refused or await self._too_late(now, decision)
+            record = foreseen(now.record, earlier, past.row.run_id)
+            asked = decisions.find(record, decision.id)
+            if asked is None:
+                raise await self._too_late(now, decision)
+            refused = decisions.no_use(record, asked) or decisions.refusal(asked, decision, mine.at)
+            if refused is not None:
+                raise refused
+            return
         for event in await history(self.store, past.row.run_id, past.record.seq):
             if (
                 isinstance(event.body, e.ApprovalGranted | e.ApprovalDenied)
@@ -338,7 +342,8 @@ class Desk:
             asked = asked or await self._closed(past, decision.id)
         except (ApprovalError, RunEnded) as error:
             return error
-        refused = decisions.refusal(asked, decision, self.store.now())
+        moot = decisions.no_use(past.record, asked)
+        refused = moot or decisions.refusal(asked, decision, self.store.now())
         return refused or ApprovalVoided(f"approval {decision.id} was not open when this decision was taken")
 
     def requests(self, past: Past) -> tuple[ApprovalRequest, ...]:

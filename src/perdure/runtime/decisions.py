@@ -101,6 +101,14 @@ def version(asked: ApprovalRecord) -> bytes:
     )
 
 
+def no_use(record: RunRecord, asked: ApprovalRecord) -> ApprovalVoided | None:
+    """Why no decision on this request counts any more, whatever it is: the run acts no more."""
+    if record.cancel is None or not asked.open:
+        return None
+    what = f"approval {asked.id} is void: {record.cancel} has cancelled its run"
+    return ApprovalVoided(what, approval_id=asked.id, tool=asked.head.name)
+
+
 def refusal(asked: ApprovalRecord, decision: Decision, at: int) -> ApprovalError | None:
     """Why a decision that the store accepted at `at` does not count; None if it does."""
     facts = {"approval_id": asked.id, "tool": asked.head.name}
@@ -162,7 +170,7 @@ def decision_events(record: RunRecord, message: Inbound, data: dict[str, Any]) -
     verdict: Verdict = "approve" if message.kind == "approve" else "deny"
     decision = decision_of(verdict, data)
     asked = find(record, decision.id)
-    if asked is None or refusal(asked, decision, message.at) is not None:
+    if asked is None or no_use(record, asked) or refusal(asked, decision, message.at) is not None:
         return ()
     who, note = decision.principal, decision.note
     if verdict == "deny":

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace as evolve
 
 from perdure import codec
-from perdure.agent import Agent, ApprovalRequest, Principal, Tool
+from perdure.agent import Agent, Principal, Tool
 from perdure.clock import Clock
 from perdure.errors import (
     ApprovalError,
@@ -345,10 +345,6 @@ class Desk:
         moot = decisions.no_use(past.record, asked)
         refused = moot or decisions.refusal(asked, decision, self.store.now())
         return refused or ApprovalVoided(f"approval {decision.id} was not open when this decision was taken")
-
-    def requests(self, past: Past) -> tuple[ApprovalRequest, ...]:
-        """What a run asks people to permit now."""
-        return requests.requests(past.row.run_id, past.record)
 
 
 def _answers(message: Inbound, path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -206,6 +207,18 @@ async def test_events_of_a_newer_format_are_not_read_and_nothing_is_overwritten(
     connection.execute("DELETE FROM perdure_snapshot WHERE key >> 32 = (SELECT max(run_no) FROM perdure_run)")
     connection.close()
     assert journal_digest(store) == before
+
+
+async def test_verify_tells_a_newer_run_from_a_damaged_one(store: Path) -> None:
+    _newer_event(store, "nap-1")
+    verified = perdure("verify", cwd=store.parent)
+    assert verified.code == 1
+    assert "newer    nap-1" in verified.out
+    assert "newer runs are not damaged: a newer perdure reads them" in verified.out
+    assert "damaged  " not in verified.out
+    document = json.loads(perdure("verify", "nap-1", "--json", cwd=store.parent).out)
+    [found] = document["runs"]
+    assert (document["ok"], found["ok"], found["newer"], found["damage"]) == (False, False, True, None)
 
 
 async def test_why_tells_of_a_newer_format_and_a_worker_does_not_try_without_pause(

@@ -8,6 +8,7 @@ timing syncs, in the store's folder, and it is removed.
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import shutil
@@ -124,9 +125,7 @@ def _disk(folder: Path) -> Iterator[Finding]:
     try:
         times = sorted(_sync_times(folder))
     except OSError as error:
-        yield Finding(
-            "fsync", "bad", f"{folder} cannot be written: {error.strerror}", "give this user write permission"
-        )
+        yield _not_timed(folder, error)
         return
     median, worst = statistics.median(times), times[-1]
     lying = median < 20e-6
@@ -136,6 +135,17 @@ def _disk(folder: Path) -> Iterator[Finding]:
         "warn" if lying else "ok",
         text + ("; too fast to be a disk: what is acknowledged may not survive a power cut" if lying else ""),
         "put the store on a real disk (not tmpfs) if it must survive a power cut" if lying else "",
+    )
+
+
+def _not_timed(folder: Path, error: OSError) -> Finding:
+    """A folder that is not for this user to write is nothing wrong with the machine."""
+    text = f"not timed: {folder} cannot be written by this user ({error.strerror})"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        remedy = "looks work; to run agents give this user write permission, or name another --store"
+        return Finding("fsync", "warn", text, remedy)
+    return Finding(
+        "fsync", "bad", f"not timed: {folder} cannot be written: {error.strerror}", "mend the disk"
     )
 
 
@@ -173,16 +183,29 @@ SYNCHRONOUS = {"0": "OFF", "1": "NORMAL", "2": "FULL", "3": "EXTRA"}
 """SQLite's words for how hard it syncs."""
 
 
+UNREAD = "unknown until a writer opens it: that asks for FULL, reads it back, and refuses less (S108)"
+"""Of how hard the store syncs, where nobody has set it yet."""
+
+
 def _settings(facts: dict[str, str]) -> Finding:
-    """What the store read back from the database: it keeps what it acknowledges only with FULL or EXTRA."""
+    """What was read back from the database: it keeps what it acknowledges only with FULL or EXTRA.
+
+    Nothing is assumed: under a look nobody has set it, and it says so.
+    """
     for name in ("file", "sqlite"):  # these have lines of their own
         facts.pop(name, None)
-    sync = facts.get("synchronous", "FULL")
+    sync = facts.get("synchronous")
+    if sync is None:  # each connection that writes has its own; a look opens none
+        return Finding("settings", "ok", _listed(facts | {"synchronous": UNREAD}))
     facts["synchronous"] = sync = SYNCHRONOUS.get(sync, sync.upper())
-    text = ", ".join(f"{name} {fact}" for name, fact in facts.items())
+    text = _listed(facts)
     if sync not in ("FULL", "EXTRA"):
         return Finding("settings", "bad", text, "perdure explain S108")
     return Finding("settings", "ok", text)
+
+
+def _listed(facts: dict[str, str]) -> str:
+    return ", ".join(f"{name} {fact}" for name, fact in facts.items())
 
 
 async def _open_runs(store: Store) -> list[Finding]:

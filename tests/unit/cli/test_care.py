@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 from pathlib import Path
@@ -68,10 +69,32 @@ def test_doctor_finds_what_needs_someone(perdure: Command, store: Path) -> None:
     assert found["open runs"]["text"] == "1 held, 1 interrupted, 1 ready, 1 waiting"
     assert found["interrupted"]["text"] == "1 run, such as dead-1"
     assert found["held"]["remedy"] == "perdure why order-1043"
-    assert "synchronous FULL" in found["settings"]["text"]
+    assert "synchronous unknown until a writer opens it" in found["settings"]["text"]
     drawn = perdure("doctor")
     assert drawn.code == 0
     assert " ! interrupted  1 run, such as dead-1" in drawn.out
+
+
+def test_doctor_where_it_may_not_write(
+    perdure: Command, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**_: object) -> object:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refused)
+    found = findings(perdure)["fsync"]
+    assert found["level"] == "warn"
+    assert "cannot be written by this user" in found["text"]
+    assert perdure("doctor").code == 0
+
+
+def test_doctor_where_the_disk_fails(perdure: Command, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    assert findings(perdure)["fsync"]["level"] == "bad"
+    assert perdure("doctor").code == 1
 
 
 @pytest.mark.parametrize(("sync", "level"), [("1", "bad"), ("normal", "bad"), ("2", "ok"), ("EXTRA", "ok")])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,3 +86,15 @@ def test_a_new_store_is_told_of(perdure: Command, place: Path) -> None:
     first = perdure("run", "agent.py", "--detach", "--id", "a", "--store", "typo.db")
     assert (first.code, f"new store {place / 'typo.db'}" in first.err) == (0, True)
     assert "new store" not in perdure("run", "agent.py", "--detach", "--id", "b", "--store", "typo.db").err
+
+
+def test_a_worker_tells_of_a_new_store_and_of_no_old_one(perdure: Command, place: Path) -> None:
+    assert perdure("init").code == 0
+    for new in (True, False):
+        command = [sys.executable, "-m", "perdure", "worker", "agent.py", "--store", "typo.db"]
+        worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert worker.stdout is not None
+        assert "serves refund-desk" in worker.stdout.readline()
+        worker.send_signal(signal.SIGTERM)
+        _, said = worker.communicate(timeout=30)
+        assert (worker.returncode, f"new store {place / 'typo.db'}" in said) == (0, new)

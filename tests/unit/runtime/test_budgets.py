@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from perdure import Budget, Finished, Held, Price, Retry, Usage
 from perdure.agent import Agent
@@ -18,6 +19,7 @@ from perdure.runtime.budgets import carve
 from perdure.state import events as e
 from perdure.state.amount import DOLLAR, Amount
 from perdure.state.ledger import reserved_of, spent_of
+from perdure.state.record import Spent
 from tests.unit.runtime.stage import RUN, Lagging, Stage, build
 
 CENT = DOLLAR // 100
@@ -60,6 +62,28 @@ async def test_five_calls_and_four_crashes_cost_five_calls(stage: Stage) -> None
     assert record.spent.usd == (record.state["n"] + lost) * 15 * CENT == 90 * CENT
     assert reserved_of(record) == Amount()
     await stage.blameless()
+
+
+@pytest.mark.parametrize("durability", ["step", "strict"])
+async def test_what_is_recorded_is_not_counted_again(stage: Stage, durability: Any) -> None:
+    """A dollar, calls of 15 cents, four crashes after recorded ones: five cost exactly 75 cents.
+
+    A sixth is allowed, a seventh is not.
+    """
+    agent = caller(budget=Budget(usd=1), durability=durability)
+    for number in range(4):
+        await stage.crash(agent, "step.committed")
+        assert (await stage.record()).spent.usd == (number + 1) * 15 * CENT
+    await stage.crash(agent, "step.committed")
+    assert (await stage.record()).spent == replace(Spent(), calls=5, steps=5, **FIVE)
+    outcome = await stage.run(agent)
+    assert isinstance(outcome, Held)
+    assert outcome.detail.startswith("[B501] call 7:0 (chat) asks for $0.15 at worst; $0.10 of $1.00 is left")
+    assert (await stage.record()).spent.usd == 90 * CENT
+    await stage.blameless()
+
+
+FIVE = {"input_tokens": 5000, "output_tokens": 2500, "usd": 75 * CENT}
 
 
 async def test_out_of_budget_is_held_before_the_call_and_a_raise_lets_it_go_on(stage: Stage) -> None:

@@ -3,7 +3,8 @@
 * docs/errors.md has one heading for each error code, and no other; no two errors share a code.
 * docs/format.md has an entry (a heading, table row or list item with the kind as code) for each event kind.
 * docs/cli.md names each command as `perdure NAME`.
-* docs/api.md lists the front door: the code spans of its level-3 headings are exactly `perdure.__all__`.
+* docs/api.md lists the front door: the code spans of its level-3 headings are exactly `perdure.__all__`,
+  and below each is how it is called.
 * Every python block of README.md and docs/ compiles and runs, alone, in an empty folder and without keys.
   A comment on the line above changes that: `<!-- no-run: why -->` only compiles, `<!-- continued -->` runs
   after the blocks above it on its page. (A second word after ```python would do on GitHub, but the site's
@@ -28,6 +29,7 @@ from typing import Any
 
 import pytest
 
+from tests.house.signatures import described
 from tests.house.source import files, read
 
 RUN_SECONDS = 60
@@ -255,6 +257,44 @@ def test_the_front_door_is_listed() -> None:
             *(f"{name} is in perdure.__all__ and not in docs/api.md" for name in sorted(missing)),
             *(f"{name} is in docs/api.md and not in perdure.__all__" for name in sorted(stale)),
         ]
+    )
+
+
+def written_signatures(text: str) -> dict[str, str]:
+    """The first text block below each level-3 heading of docs/api.md, by the heading's name."""
+    found: dict[str, str] = {}
+    for section in re.split(r"^### +", text, flags=re.MULTILINE)[1:]:
+        names = CODE.findall(section.partition("\n")[0])
+        block = re.search(r"^```text\n(.*?)\n```$", section, re.MULTILINE | re.DOTALL)
+        if names:
+            found[names[0]] = block[1] if block else ""
+    return found
+
+
+def test_the_front_door_is_called_as_it_is_written() -> None:
+    """docs/api.md has each signature as `inspect.signature` gives it."""
+    door = _room("perdure")
+    written = written_signatures(_page("docs/api.md"))
+    _told(
+        [
+            f"docs/api.md, {name}: write\n```text\n{now}\n```"
+            for name in door.__all__
+            if (now := described(name, getattr(door, name))) != written.get(name)
+        ]
+    )
+
+
+def test_control_signatures() -> None:
+    """What is missing, stale and right is told apart."""
+    page = "### `Agent`\n\nWords.\n\n```text\nAgent(name: str)\n```\n\n### `use`\n\nNo block.\n"
+    assert written_signatures(page) == {"Agent": "Agent(name: str)", "use": ""}
+
+    def made(path: str, /, *rest: int, flag: bool = False, at: object = ...) -> list[str]:
+        """A function of every kind of parameter."""
+        return [path]
+
+    assert described("made", made) == (
+        "made(path: str, /, *rest: int, flag: bool = False, at: object = ...) -> list[str]"
     )
 
 

@@ -17,13 +17,15 @@ from perdure.agent import Price, Tool, Usage
 from perdure.clock import SECOND
 from perdure.errors import OverBudget, PriceUnknown
 from perdure.runtime.drive import Drive, Host
+from perdure.runtime.execution import Execution
+from perdure.runtime.lineage import open_children
 from perdure.runtime.wanted import Wanted
 from perdure.state import events as e
 from perdure.state.amount import Amount, Kind, Limits
 from perdure.state.ledger import reserved_of, spent_of
 from perdure.state.record import Ledger, RunRecord
 from perdure.state.wording import told
-from perdure.store.protocol import Claimed
+from perdure.store.protocol import NEVER, Claimed
 
 log = logging.getLogger("perdure.run")
 
@@ -45,7 +47,7 @@ async def afford(wanted: Wanted) -> bool:
     if ledger is None:
         return True
     limits, purse = ledger.now, drive.purse
-    room = _room(drive, ledger, wanted.path)
+    room = room_of(drive, wanted.path)
     free = purse.coming_free(drive.record, wanted.path)
     asked = _worst(wanted, limits, room)
     if asked is None:  # no bound: it runs beside nothing else that holds money or tokens, and takes all
@@ -60,10 +62,20 @@ async def afford(wanted: Wanted) -> bool:
         wanted.reserved = _reserved(wanted, limits, asked)
         return True
     if any(asked.of(kind) > room[kind] + free.of(kind) for kind in short):
+        if gives_back(wanted.execution, wanted.path):
+            wanted.execution.suspend(wanted.branch, NEVER, "waits for what a child leaves of the budget")
         what = f"call {wanted.path} ({wanted.tool.name})"
         wanted.execution.hold(wanted.branch, _held(drive, short[0], asked, room, wanted.path, what))
     await purse.change(wanted.path)
     return False
+
+
+def gives_back(execution: Execution, path: str) -> bool:
+    """Whether a child, not that of `path`, has a part of the budget, of which something may come back."""
+    ledger = execution.record.ledger
+    held = () if ledger is None else ledger.reserved
+    children = {wait.path for wait in open_children(execution.record) if wait.path in held}
+    return bool((children | execution.spawning) - {path})
 
 
 def step_over(drive: Drive) -> e.RunHeld | None:
@@ -71,9 +83,9 @@ def step_over(drive: Drive) -> e.RunHeld | None:
     ledger = drive.record.ledger
     if ledger is None:
         return None
-    room = _room(drive, ledger, "")
+    room = room_of(drive, "")
     short: list[Kind] = [kind for kind in ("steps", "micros") if kind in room and room[kind] < 1]
-    if not short:
+    if not short or any(wait.kind == "child" for wait in drive.record.waits.values()):  # it has begun
         return None
     asked = Amount(steps=1, micros=1)
     return _held(drive, short[0], asked, room, "", f"step {drive.record.step + 1}")
@@ -88,7 +100,7 @@ async def carve(drive: Drive, name: str, amount: Amount) -> e.RunHeld | None:
     if ledger is None:
         return None
     while True:
-        room = _room(drive, ledger, name)
+        room = room_of(drive, name)
         short = [kind for kind in room if amount.of(kind) > max(room[kind], 0)]
         if not short:
             drive.purse.pledge(name, amount, 1)
@@ -149,11 +161,12 @@ def price_of(drive: Drive, tool: Tool[..., Any]) -> Price | None:
     return tool.options.price or drive.agent.prices.get(tool.model_name)
 
 
-def _room(drive: Drive, ledger: Ledger, path: str) -> dict[Kind, int]:
+def room_of(drive: Drive, path: str) -> dict[Kind, int]:
     """What is left of each limited kind, for the call at `path`."""
     record = drive.record
     taken = spent_of(record, drive.host.clock.now()) + reserved_of(record)
-    return ledger.now.room(taken + drive.purse.pledged(record, path))
+    ledger = record.ledger
+    return {} if ledger is None else ledger.now.room(taken + drive.purse.pledged(record, path))
 
 
 def _worst(wanted: Wanted, limits: Limits, room: dict[Kind, int]) -> Amount | None:

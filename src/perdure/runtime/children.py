@@ -17,12 +17,14 @@ from perdure import codec
 from perdure.agent import Agent, Budget
 from perdure.errors import BadArguments, ChildFailed, RunEnded, RunGone
 from perdure.runtime import questions, waits
+from perdure.runtime.allotment import allot
 from perdure.runtime.birth import Circumstances, goal_bytes, new_run, started
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Execution, here
 from perdure.runtime.lineage import Begun, OnCancel, Told, child_id, open_children
 from perdure.state import events as e
+from perdure.state.amount import Amount
 from perdure.state.record import RunRecord, WaitRecord
 from perdure.store.protocol import Message, Store
 
@@ -48,15 +50,15 @@ async def spawn(execution: Execution, spawning: Spawning) -> Any:
     goal, path = goal_bytes(agent, spawning.goal), branch.upcoming
     drive.host.known.setdefault(agent.name, agent)
 
+    limits = (spawning.budget or Budget()).limits(agent.budget)
+
+    async def reserves() -> Amount | None:
+        nonlocal limits
+        limits, reserved = await allot(execution, path, limits)
+        return reserved
+
     def detail() -> bytes:
-        record = drive.record
-        begun = Circumstances(
-            record.trace,
-            record.principal,
-            drive.run_id,
-            path,
-            (spawning.budget or Budget()).limits(agent.budget),
-        )
+        begun = Circumstances(drive.record.trace, drive.record.principal, drive.run_id, path, limits)
         return Begun(started(agent, spawning.goal, begun), spawning.on_cancel).detail
 
     async def begins(wait: WaitRecord) -> None:
@@ -70,8 +72,11 @@ async def spawn(execution: Execution, spawning: Spawning) -> Any:
         return f"{recorded}; the code spawns {agent.name} for {codec.decode(goal)!r:.80}"
 
     name = child_id(drive.run_id, path)
-    awaited = waits.Awaited(name, "child", None, detail, begins, differs)
-    wait = await waits.wait_for(execution, awaited, waits.nothing, lambda at: e.WaitClosed(at, "expired"))
+    awaited = waits.Awaited(name, "child", None, detail, begins, reserves, differs)
+    try:
+        wait = await waits.wait_for(execution, awaited, waits.nothing, lambda at: e.WaitClosed(at, "expired"))
+    finally:
+        drive.purse.drop(path)  # it stands in the record, or is not needed
     return _result(agent, wait)
 
 

@@ -102,6 +102,7 @@ class Execution:
     mismatch_detail: str = ""
     broken: StoreError | None = None
     over: bool = False
+    spawning: set[str] = field(default_factory=set)  # where children got a part of the budget just now
     task: asyncio.Task[Any] | None = None
     kept: dict[bytes, dict[str, bytes]] = field(default_factory=dict)
 

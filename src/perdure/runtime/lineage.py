@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from perdure import codec
 from perdure.state import events as e
+from perdure.state.amount import KINDS, Amount
+from perdure.state.ledger import spent_of
 from perdure.state.record import RunRecord, WaitRecord
 from perdure.store.protocol import Message
 
@@ -62,20 +63,17 @@ def open_children(record: RunRecord) -> list[WaitRecord]:
 
 
 class Told(Struct, frozen=True):
-    """What a child came to. `value`: its result, or why it has none, as value bytes."""
+    """What a child came to. `value`: its result, or why it has none, as value bytes. `used`: an amount."""
 
     status: str
     value: bytes
-    calls: int = 0
-    steps: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
+    used: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, data: bytes) -> Told:
         """As the wait of the parent keeps it."""
         told: dict[str, Any] = codec.decode(data)
-        return cls(**told)
+        return cls(told["status"], told["value"], tuple(told["used"]))
 
 
 def report(run_id: str, record: RunRecord, end: e.RunFinished, *, steps: int = 0) -> tuple[Message, ...]:
@@ -85,11 +83,9 @@ def report(run_id: str, record: RunRecord, end: e.RunFinished, *, steps: int = 0
     """
     if record.parent is None or not record.path:
         return ()
-    spent = record.spent
-    told = Told(
-        end.status, end.value, spent.calls, spent.steps + steps, spent.input_tokens, spent.output_tokens
-    )
-    data = {"path": record.path, "child": run_id, "told": codec.encode(asdict(told))}
+    used = spent_of(record) + Amount(steps=steps)
+    told = {"status": end.status, "value": end.value, "used": [used.of(kind) for kind in KINDS]}
+    data = {"path": record.path, "child": run_id, "told": codec.encode(told)}
     return (Message(record.parent, f"end of {run_id}", "child", codec.encode(data)),)
 
 
@@ -98,4 +94,5 @@ def child_events(record: RunRecord, data: dict[str, Any]) -> tuple[e.AnyBody, ..
     wait = record.waits.get(str(data["path"]))
     if wait is None or wait.closed or (wait.kind, wait.name) != ("child", data["child"]):
         return ()
-    return (e.WaitClosed(wait.path, "child", data["told"], by=wait.name),)
+    used = None if record.ledger is None else Amount(*Told.of(data["told"]).used)
+    return (e.WaitClosed(wait.path, "child", data["told"], by=wait.name, used=used),)

@@ -27,6 +27,7 @@ from perdure.runtime.boundary import reached
 from perdure.runtime.execution import Branch, Execution, here
 from perdure.runtime.questions import Terms, moment_of, named, next_signal, words
 from perdure.state import events as e
+from perdure.state.amount import Amount
 from perdure.state.record import RunRecord, WaitRecord
 from perdure.store.protocol import NEVER
 
@@ -46,7 +47,8 @@ class Awaited(Struct, frozen=True):
 
     `detail` makes the value bytes that are recorded with it; it is called when the wait opens. `begins` sets
     going what is waited for: the wait is then opened durably, like an intent, and `begins` is called whenever
-    the wait is found open, so it must be idempotent. `differs` says what else the record has at this place.
+    the wait is found open, so it must be idempotent. `reserves` says what of the budget is set aside for it,
+    before `detail` is made. `differs` says what else the record has at this place.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Awaited(Struct, frozen=True):
     seconds: float | None
     detail: Callable[[], bytes] = bytes
     begins: Begins | None = None
+    reserves: Callable[[], Awaitable[Amount | None]] | None = None
     differs: Callable[[WaitRecord], str] | None = None
 
 
@@ -123,7 +126,8 @@ async def _closed(
     opened = None
     if wait is None:
         deadline = NEVER if awaited.seconds is None else now() + round(awaited.seconds * SECOND)
-        opened = e.WaitOpened(path, awaited.name, deadline, awaited.kind, awaited.detail())
+        reserved = None if awaited.reserves is None else await awaited.reserves()
+        opened = e.WaitOpened(path, awaited.name, deadline, awaited.kind, awaited.detail(), reserved)
         if awaited.begins is None:
             await drive.journal.append(opened)
             reached("wait.opened")

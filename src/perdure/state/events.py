@@ -222,7 +222,8 @@ Ended: TypeAlias = Literal["due", "signal", "answer", "child", "expired"]
 class WaitOpened(Body, frozen=True, array_like=True, tag="wait.opened"):
     """The run waits for something by name, until a deadline at the latest (from 2**62 on: for ever).
 
-    `detail`: value bytes of a dict with what the kind needs, empty for a sleep.
+    `detail`: value bytes of a dict with what the kind needs, empty for a sleep. `reserved`: what a child may
+    use of this run's budget, None if it has none.
     """
 
     path: str
@@ -230,13 +231,15 @@ class WaitOpened(Body, frozen=True, array_like=True, tag="wait.opened"):
     deadline: int
     kind: WaitKind = "sleep"
     detail: bytes = b""
+    reserved: Amount | None = None
 
 
 class WaitClosed(Body, frozen=True, array_like=True, tag="wait.closed"):
     """A wait ended. `signal`: the event that received the signal which it took, 0 for none.
 
     `value`: the answer, what a child came to, or the default of a wait that expired; empty for none. `id`:
-    the sender's, of an answer.
+    the sender's, of an answer. `used`: what a child has used of this run's budget; the rest of what was
+    reserved for it comes back.
     """
 
     path: str
@@ -245,6 +248,7 @@ class WaitClosed(Body, frozen=True, array_like=True, tag="wait.closed"):
     signal: int = 0
     by: str = ""
     id: str = ""
+    used: Amount | None = None
 
 
 class AnswerRefused(Body, frozen=True, array_like=True, tag="answer.refused"):

@@ -229,7 +229,10 @@ def _late(record: RunRecord, event: e.Event, body: e.CallLate, work: Work) -> Ch
 
 def _wait_opened(record: RunRecord, event: e.Event, body: e.WaitOpened, work: Work) -> Changes:
     wait = WaitRecord(body.path, body.name, body.deadline, event.seq, kind=body.kind, detail=body.detail)
-    return {"waits": {**record.waits, body.path: wait}}
+    changes: Changes = {"waits": {**record.waits, body.path: wait}}
+    if record.ledger is not None and body.reserved is not None:
+        changes["ledger"] = reserve(record.ledger, body.path, body.reserved)
+    return changes
 
 
 def _wait_closed(record: RunRecord, event: e.Event, body: e.WaitClosed, work: Work) -> Changes:
@@ -238,7 +241,10 @@ def _wait_closed(record: RunRecord, event: e.Event, body: e.WaitClosed, work: Wo
         raise Damaged(f"event {event.seq} closes wait {body.path}, which is not open", seq=event.seq)
     wait = replace(wait, closed=event.seq, how=body.how, value=body.value, by=body.by)
     if not body.signal:
-        return {"waits": {**record.waits, body.path: wait}}
+        changes: Changes = {"waits": {**record.waits, body.path: wait}}
+        if record.ledger is not None and body.used is not None:
+            changes["ledger"], changes["spent"] = settle(record.ledger, record.spent, body.path, body.used)
+        return changes
     taken = next((signal for signal in record.signals if signal.seq == body.signal), None)
     if taken is None:
         raise Damaged(f"event {event.seq} takes signal {body.signal}, which is not there", seq=event.seq)

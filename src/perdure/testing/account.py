@@ -47,6 +47,8 @@ class Account:
                 for path in [path for path, first in self._first.items() if first > keep]:
                     del self._first[path]
                     self._end(path, spent=True)
+            case e.WaitOpened() | e.WaitClosed():
+                yield from self._child(body)
             case e.StepCommitted():
                 yield from self._committed()
             case e.RunFinished():
@@ -54,6 +56,15 @@ class Account:
                     self._end(path, spent=True)
             case _:
                 return
+
+    def _child(self, body: e.WaitOpened | e.WaitClosed) -> Iterator[str]:
+        """A child has a part of the budget; at its end what it used is spent, and the rest is free."""
+        if isinstance(body, e.WaitOpened) and body.reserved is not None:
+            self.reserved[body.path] = body.reserved
+            yield from self._crossed(f"child {body.path}", body.reserved)
+        elif isinstance(body, e.WaitClosed) and body.used is not None:
+            self._end(body.path, spent=False)
+            self.spent += Amount(body.used.usd, body.used.tokens, body.used.calls, body.used.steps)
 
     def _intended(self, body: e.CallIntended) -> Iterator[str]:
         self._end(body.path, spent=True)  # nobody knows what the attempt before it used

@@ -190,7 +190,7 @@ class Approval:
     how long the request stays open (None: the agent's wait limit); a permission that was given in time must
     be used within as long again. `by` is the role that may decide, or a plain function of the principal and
     the request. `notify` is an idempotent tool that takes the request and tells people. `quorum`: how many
-    different people must agree. `on_expiry`: when nobody decides in time, the call fails (A401), asks again,
+    different people must agree. `expiry`: when nobody decides in time, the call fails (A401), asks again,
     or holds the run.
     """
 
@@ -199,17 +199,15 @@ class Approval:
     by: str | Callable[[Principal, ApprovalRequest], bool] | None = None
     notify: Callable[[ApprovalRequest], Awaitable[object]] | None = field(default=None)
     quorum: int = 1
-    on_expiry: OnExpiry = "deny"
+    expiry: OnExpiry = "deny"
 
     def __post_init__(self) -> None:
         if self.expires is not None and self.expires <= timedelta(0):
             raise BadSetting(f"Approval(expires={self.expires!r}): the time to decide is longer than 0")
         if not is_a(self.quorum, int) or self.quorum < 1:
             raise BadSetting(f"Approval(quorum={self.quorum!r}): at least 1 person decides")
-        if self.on_expiry not in get_args(OnExpiry):
-            raise BadSetting(
-                f"Approval(on_expiry={self.on_expiry!r}): one of {', '.join(get_args(OnExpiry))}"
-            )
+        if self.expiry not in get_args(OnExpiry):
+            raise BadSetting(f"Approval(expiry={self.expiry!r}): one of {', '.join(get_args(OnExpiry))}")
         if self.by is not None and not (is_callable(self.by) or (is_a(self.by, str) and self.by)):
             raise BadSetting(f"Approval(by={self.by!r}): a role, or a function of principal and request")
         if inspect.iscoroutinefunction(self.by):

@@ -14,7 +14,7 @@ class ApprovalError(PerdureError):
 class ApprovalExpired(ApprovalError):
     """Nobody decided in time: the request's `expires` had passed by the store's clock.
 
-    The call raises this unless its tool declares `Approval(on_expiry="ask")` or `"hold"`; who decides later
+    The call raises this unless its tool declares `Approval(expiry="ask")` or `"hold"`; who decides later
     gets it too. In run.tools the model reads it as the tool's answer.
     """
 

@@ -169,6 +169,15 @@ async def _void(wanted: Wanted, asked: ApprovalRecord, why: str) -> None:
     reached("approval.voided")
 
 
+async def drop(wanted: Wanted) -> None:
+    """The call ended without an act, perhaps for a fact that changed: nothing is left to permit."""
+    asked, call = wanted.execution.record.approvals.get(wanted.path), wanted.call
+    if asked is not None and asked.open and call is not None:
+        error = codec.decode(call.value) if call.standing == "failed" else {}
+        kind = error.get("type", call.standing) if isinstance(error, dict) else call.standing
+        await _void(wanted, asked, f"the call ended without an act: {kind}")
+
+
 # ---------------------------------------------------------------------------------------------- refusals
 
 
@@ -192,7 +201,7 @@ async def _expire(wanted: Wanted, asked: ApprovalRecord) -> None:
         return
     what = f"nobody decided on {tool.name} (approval {asked.id}) in time"
     bodies: tuple[e.AnyBody, ...] = (e.ApprovalExpired(asked.path, asked.id),)
-    match policy_of(tool).on_expiry:
+    match policy_of(tool).expiry:
         case "deny":
             bodies += (_refused(wanted, ApprovalExpired(what, approval_id=asked.id)),)
         case "hold":

@@ -237,6 +237,7 @@ async def _attempt(wanted: Wanted) -> None:
     options, host = wanted.tool.options, wanted.drive.host
     await guards.guard(wanted)
     if wanted.settled:
+        await approvals.drop(wanted)
         return
     if options.limit is None and options.rate is None and wanted.execution.room is None:
         await _admitted(wanted)
@@ -272,7 +273,7 @@ async def _made(wanted: Wanted) -> None:
     if effect == "transactional":
         await _transact(wanted, call)
         return
-    permitted = wanted.grounds.not_after is not None
+    permitted = any(isinstance(fact, e.ApprovalUsed) for fact in wanted.grounds.facts)
     if effect != "read" or permitted:  # what is permitted once is written first
         await drive.lease_outlasts(seconds)
         if not await _intend(wanted, call):

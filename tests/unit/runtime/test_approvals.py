@@ -366,13 +366,13 @@ async def test_a_permission_that_lies_too_long_is_asked_for_again(stage: Stage) 
 
 async def test_expiry_may_ask_again_or_hold(stage: Stage) -> None:
     world = World()
-    ask = payer(world, on_expiry="ask")
+    ask = payer(world, expiry="ask")
     made = agent(paying(ask), ask)
     first = await asked(stage, made)
     stage.clock.advance(3601)
     second = await asked(stage, made)
     assert first.id != second.id
-    hold = payer(world, on_expiry="hold")
+    hold = payer(world, expiry="hold")
     made = agent(paying(hold), hold)
     stage.clock.advance(3601)
     outcome = await stage.run(made)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         use,
     )
     from perdure.host import Runtime
+    from perdure.runtime.chunks import Chunk
 
 __all__ = [
     "FOREVER",
@@ -53,6 +54,7 @@ __all__ = [
     "Call",
     "CallFailed",
     "Cancelled",
+    "Chunk",
     "Done",
     "Failed",
     "Finished",

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict, assert_never, assert_type
 
 from perdure.agent import (
+    FOREVER,
     Agent,
     Budget,
     Call,
@@ -105,6 +106,14 @@ async def step(run: Run[Chat, Goal, str]) -> None:
     assert_type(await run.call(stamp, b"", copies=2), int)
     assert_type(await run.call(refund, "o", 3), str)
     await run.sleep(timedelta(days=1))
+    assert_type(await run.wait("paid", Order, timeout=FOREVER), Order)
+    assert_type(await run.wait("paid", int, timeout=60, default=None), int | None)
+    assert_type(await run.ask("Who?"), str)
+    assert_type(await run.ask("Ship it?", bool, expires=timedelta(hours=1), expiry="deny"), bool)
+    assert_type(await run.ask("Which?", choices=["S", "M"]), str)
+    assert_type(await run.ask("Which?", choices=[1, 2], default="none"), int | str)
+    anything = await run.wait("news")
+    assert_type(anything, Any)
     assert_type(run.now(), datetime)
     assert_type(run.random(), float)
     assert_type(run.new_id(), str)

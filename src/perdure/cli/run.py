@@ -147,7 +147,7 @@ def _say(options: Options, text: str) -> None:
 def _say_new(options: Options) -> None:
     """Say that there is no such store yet: a name that was mistyped would else go unnoticed."""
     path = path_of(url_of(options))
-    if path is not None and not path.exists():
+    if path is not None and not path.exists() and path.absolute().parent.is_dir():
         click.echo(f"new store {clean(str(path.absolute()))}", err=True)
 
 

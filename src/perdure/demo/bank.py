@@ -51,7 +51,7 @@ def main() -> None:
     """Print the book."""
     book = ledger()
     entries = book.entries()
-    sys.stdout.write(f"{book.path}: {len(entries)} refunds\n")
+    sys.stdout.write(f"{book.path}: {len(entries)} refund{'' if len(entries) == 1 else 's'}\n")
     for paid in entries:
         line = f"  {paid.receipt:<6} {paid.order_id:<6} {money(paid.cents):>10}  {paid.at}  key {paid.key}"
         sys.stdout.write(line + "\n")

@@ -28,6 +28,8 @@ class StoreUnavailable(StoreError):
     """
 
     code = "S102"
+    default_safe = "Nothing was written."
+    default_remedy = "make the folder, or name another store: --store PATH, or PERDURE_STORE"
 
 
 class DiskFull(StoreError):
@@ -51,6 +53,7 @@ class StoreNewer(StoreError):
     """The store's tables were made by a newer perdure. An older one never opens it half."""
 
     code = "S105"
+    default_safe = "The store was left as it is."
     default_remedy = "upgrade perdure on this machine: pip install -U perdure"
 
 
@@ -58,6 +61,7 @@ class NotAStore(StoreError):
     """The file exists and is not a perdure store. It was left as it is."""
 
     code = "S106"
+    default_safe = "The file was left as it is."
     default_remedy = "choose another path; perdure writes only into files that it made"
 
 
@@ -115,6 +119,7 @@ class RunGone(StoreError):
     """The run was pruned or erased. Its id stays taken, so that a late write can never revive it."""
 
     code = "S113"
+    default_safe = "Nothing was changed."
     default_remedy = "choose a new run id"
 
 
@@ -132,6 +137,7 @@ class BadStoreURL(StoreError):
     """The store URL is not one that perdure knows."""
 
     code = "S115"
+    default_safe = "Nothing was opened."
     default_remedy = "use a file path, sqlite:///path, memory: or postgresql://…"
 
 
@@ -146,6 +152,7 @@ class RunEnded(StoreError):
     """A message or an append for a run that has already ended. It was refused."""
 
     code = "S117"
+    default_safe = "Nothing was changed."
     default_remedy = "perdure show RUN tells how it ended; start a new run under another id"
 
 
@@ -153,6 +160,7 @@ class RunOpen(StoreError):
     """Only a run that has ended can be removed."""
 
     code = "S121"
+    default_safe = "Nothing was changed."
     default_remedy = "perdure cancel RUN first"
 
 
@@ -163,6 +171,7 @@ class BadRunId(StoreError):
     """
 
     code = "S118"
+    default_safe = "No run was started."
     default_remedy = "use an id such as order-1042"
 
 

@@ -86,6 +86,9 @@ def test_a_new_store_is_told_of(perdure: Command, place: Path) -> None:
     first = perdure("run", "agent.py", "--detach", "--id", "a", "--store", "typo.db")
     assert (first.code, f"new store {place / 'typo.db'}" in first.err) == (0, True)
     assert "new store" not in perdure("run", "agent.py", "--detach", "--id", "b", "--store", "typo.db").err
+    nowhere = perdure("run", "agent.py", "--store", "nowhere/typo.db")
+    assert "error[S102]" in nowhere.err
+    assert "new store" not in nowhere.err
 
 
 def test_a_worker_tells_of_a_new_store_and_of_no_old_one(perdure: Command, place: Path) -> None:

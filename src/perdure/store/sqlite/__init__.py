@@ -350,8 +350,8 @@ class SQLiteStore(Store):
         return StoreStats(
             runs=runs,
             **sizes,
-            file_bytes=size_of(self.place.path),
-            wal_bytes=size_of(self.place.path + "-wal"),
+            file_bytes=max(size_of(self.place.path), 0),
+            wal_bytes=max(size_of(self.place.path + "-wal"), 0),
             commits=0 if self._writer is None else self._writer.counts.commits,
             facts=self._facts(),
         )

@@ -19,7 +19,7 @@ MEANING: dict[int, str] = {
     FAILURE: "it did not succeed: the run failed or was cancelled, damage was found, the store failed",
     USAGE: "the command line is not right",
     NOT_FOUND: "no such run, store, agent or error code; or the name fits several",
-    NEEDS_PERSON: "the run is held and waits for a person",
+    NEEDS_PERSON: "the run waits for a person: it is held, or asks for a permission",
     REFUSED: "refused by a safety rule; nothing was changed",
     UNFINISHED: "the run is not finished: it waits for a moment or a message",
     INTERRUPTED: "stopped by Ctrl-C; the run can be carried on",

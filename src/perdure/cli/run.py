@@ -186,6 +186,8 @@ def _detached(options: Options, order: Order) -> int:
 
 def _told(options: Options, order: Order, outcome: Outcome[Any], seconds: float) -> int:
     code = exits.OUTCOMES[outcome.status]
+    if isinstance(outcome, Waiting) and outcome.approvals:
+        code = exits.NEEDS_PERSON
     if options.json:
         from perdure.cli.notice import print_document
 
@@ -220,6 +222,8 @@ def _next(order: Order, outcome: Outcome[Any]) -> list[tuple[str, str]]:
         steps += [("remedy", clean(remedy)) for remedy in outcome.remedies]
         steps += [("then", f"perdure run {order.app} --id {name}")]
     elif isinstance(outcome, Waiting):
+        for request in outcome.approvals:
+            steps += [("permit", f"perdure approve {clean(request.id)}, or perdure deny {clean(request.id)}")]
         steps += [
             ("then", f"perdure run {order.app} --id {name}, or leave it to: perdure worker {order.app}")
         ]
@@ -238,7 +242,12 @@ def _document(order: Order, outcome: Outcome[Any], code: int) -> dict[str, Any]:
                 "remedies": jsonable(remedies),
             }
         case Waiting(reasons=reasons, until=until):
+            asked = [
+                {"id": jsonable(one.id), "tool": jsonable(one.tool), "args": jsonable(one.args)}
+                for one in outcome.approvals
+            ]
             document |= {"reasons": jsonable(reasons), "until": until.isoformat() if until else None}
+            document |= {"approvals": asked} if asked else {}
         case Failed(error=error, type_name=kind):
             document["error"] = {"type": jsonable(kind), "message": jsonable(error)}
         case Cancelled(by=by, note=note) | Retired(by=by, note=note):

@@ -165,6 +165,16 @@ def test_why_and_show_tell_of_the_permission(perdure: Command, carry: Callable[.
     assert "\x1b[31m" not in shown
 
 
+def test_run_tells_what_it_asks_for(perdure: Command, carry: Callable[..., Any], tmp_path: Path) -> None:
+    app = tmp_path / "shop.py"
+    app.write_text(APP)
+    answer = perdure("run", f"{app}:desk", "go", "--id", "r-1")
+    assert answer.code == 4
+    assert "perdure approve r-1~" in answer.out
+    document = perdure("run", f"{app}:desk", "go", "--id", "r-1", "--json").document
+    assert [one["args"] for one in document["approvals"]] == [{"to": "ada", "cents": 1200}]
+
+
 def test_held_runs_are_in_the_inbox(perdure: Command, carry: Callable[..., Any]) -> None:
     made: library.Agent[Any, Any, Any] = library.Agent("desk", state=dict, start=lambda goal: {})
 

@@ -5,7 +5,7 @@ The names are loaded when the first of them is used, so that a command that only
 
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import CallFailed, LeftUnknown, PerdureError
+from perdure.errors import CallFailed, LeftUnknown, PerdureError, PremiseChanged
 
 if TYPE_CHECKING:
     from perdure.agent import (
@@ -64,6 +64,7 @@ __all__ = [
     "NotDone",
     "Outcome",
     "PerdureError",
+    "PremiseChanged",
     "Price",
     "Principal",
     "Rate",

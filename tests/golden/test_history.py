@@ -28,6 +28,8 @@ CHAT = e.CallHead(
     "chat", "read", (("messages", e.StateList(("messages",), 1)), ("tools", e.Omitted(512))), b"c" * 16
 )
 REPLY = codec.encode({"message": {"role": "assistant", "content": "I shall pay it back now."}})
+ORDER = e.CallHead("order", "read", (("order_id", codec.encode("o-77")),), b"o" * 16)
+PAID = codec.encode("paid")
 ERROR = codec.encode({"type": "Refused", "message": "no funds"})
 
 
@@ -104,6 +106,8 @@ def bodies() -> list[e.AnyBody]:
         e.WaitOpened("1:4", "Which size?", AT + 60_000_000, "answer", codec.encode({"choices": ["S", "M"]})),
         e.WaitClosed("1:4", "answer", codec.encode("S"), by="ana", id="a-1"),
         e.AnswerRefused("1:4", "$ should be one of 'L'"),
+        e.FactRead("1:3?0", ORDER, PAID, AT + 100_000, 1, changed=True, check=True),
+        e.FactChanged("1:3", "order", codec.encode({"order_id": "o-77"}), PAID, codec.encode("cancelled")),
         e.StepCommitted(
             1, (append, e.Set(("done",), codec.encode(True)), e.Set((e.OddKey(codec.encode(7)),), b"\x01"))
         ),

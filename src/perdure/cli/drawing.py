@@ -40,6 +40,8 @@ _MARKS = {
     "unknown": ("?", "bold yellow"),
     "reconciled": ("=", "bold cyan"),
     "late": ("«", "yellow"),
+    "checked": ("≡", "dim"),
+    "changed": ("≠", "bold yellow"),
     "wait": ("⏸", "blue"),
     "woke": ("▶", "blue"),
     "asked": ("⏸", "bold magenta"),
@@ -57,6 +59,8 @@ _MARKS = {
     "released": ("▶", "magenta"),
     "finished": ("■", "bold"),
 }
+
+_SAID = {"checked": ": read before the call that rests on it", "changed": " has changed"}
 
 VERDICTS = {
     "done": "it had happened; not repeated",
@@ -189,7 +193,7 @@ def _notch(line: Line) -> tuple[str, str]:
         case "released":
             return f"released by {text}", " · ".join(_given(detail))
         case _:
-            return text, " · ".join(detail)
+            return text + _SAID.get(line.kind, ""), " · ".join(detail)
 
 
 _PERMISSIONS = frozenset({"asked", "granted", "denied", "expired", "voided", "used"})

@@ -192,6 +192,32 @@ class TransactionTooLong(CallError):
     )
 
 
+class PremiseChanged(CallError):
+    """A fact that the call rests on is no longer the same as when the agent last knew it, so it was not made.
+
+    `fact` names it, `was` and `now` are its values. It is recorded and comes back the same after a crash; a
+    new call rests on the new value. In run.tools the model gets this as its answer, so that it can decide
+    again.
+    """
+
+    code = "T219"
+    default_safe = "The call was not made; both values are recorded, and permissions for this call are void."
+    default_remedy = "decide again on what is true now, and make a new call if that is still right"
+
+
+class PremiseUnread(CallError):
+    """A fact that the call rests on could not be read, or not be compared, so the call was not made.
+
+    `fact` names it; the message tells the fact's own error.
+    """
+
+    code = "T220"
+    default_safe = "The call was not made; that is recorded, and the step goes on."
+    default_remedy = (
+        "mend the source of the fact, then make a new call; retry= on the tool tries again by itself"
+    )
+
+
 class ChildFailed(CallError):
     """A run that this step spawned has ended without a result.
 

@@ -58,6 +58,12 @@ _Intended: TypeAlias = tuple[tuple[e.AnyBody, ...], Fences, asyncio.Future[None]
 
 _PROGRESS = (e.CallSettled, e.CallReconciled, e.CallLate, e.WaitClosed, e.StepCommitted)
 
+
+def _is_progress(body: e.AnyBody) -> bool:
+    """Whether the run has got on by this. A premise that is read again is no progress: each claim does so."""
+    return isinstance(body, _PROGRESS) or (isinstance(body, e.FactRead) and not body.check)
+
+
 _VITAL = (
     e.CallUnknown,
     e.CallReconciled,
@@ -69,7 +75,7 @@ _VITAL = (
 )
 """Beside the receipts of acts: what is written even where new intents have no room any more."""
 
-_ENDS_ACT = (e.CallSettled, e.CallUnknown, e.CallReconciled, e.CallLate)
+_ENDS_ACT = (e.CallSettled, e.CallUnknown, e.CallReconciled, e.CallLate, e.FactRead)
 
 
 Receipt: TypeAlias = tuple[e.CallSettled, CallRecord]
@@ -238,7 +244,7 @@ class Journal:
             self._pending_bytes += sum([len(blob.data) for blob in blobs])
             data = codec.pack(e.Event(event.seq, event.at, event.epoch, slim))
         self.record = record
-        self._moved = self._moved or isinstance(body, _PROGRESS)
+        self._moved = self._moved or _is_progress(body)
         if type(body) is e.CallIntended:
             if body.head.effect != "read":
                 self._acting.add(body.path)

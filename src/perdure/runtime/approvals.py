@@ -29,6 +29,7 @@ from perdure.errors import (
     ShapeMismatch,
 )
 from perdure.journal import Fences
+from perdure.runtime import premises
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.decisions import ANYONE, FUNCTION, ROLE, approval_id
@@ -260,7 +261,7 @@ def _premise_drift(wanted: Wanted, asked: ApprovalRecord) -> str:
     then = {(one.name, one.digest): one.value for one in asked.premises}
     now = {(one.name, one.digest): one.value for one in wanted.premises}
     for key, value in now.items():
-        if key in then and then[key] != value:
+        if key in then and not premises.still(wanted.tool, key[0], then[key], value):
             return f"the fact {key[0]} that it rests on changed"
     # With other arguments it rests on other facts, which were read just now.
     return "" if asked.edit or then.keys() == now.keys() else "it rests on other facts"

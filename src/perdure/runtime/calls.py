@@ -31,6 +31,8 @@ from perdure.errors import (
     LeftUnknown,
     NoRun,
     NotStorable,
+    PremiseChanged,
+    PremiseUnread,
     PriceUnknown,
     ProviderFailed,
     ShapeMismatch,
@@ -42,7 +44,7 @@ from perdure.errors import (
     TransactionTooLong,
 )
 from perdure.journal import Fences
-from perdure.runtime import approvals, budgets, children, guards, questions, reconcile
+from perdure.runtime import approvals, budgets, children, guards, premises, questions, reconcile
 from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive
@@ -87,6 +89,7 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
         detail = f"at {path} recorded {questions.words(wait)}; the code asks for {tool.name}"
         execution.diverge(branch, wait.seq, detail)
     approvals.recall(execution, path)
+    premises.recall(wanted)
     execution.replay.enter()
     try:
         if call is not None and call.settled:
@@ -98,6 +101,9 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
             return await _until_settled(wanted)
         with drive.purse.active(path):
             return await _until_settled(wanted)
+    except PremiseChanged:
+        execution.told.add(path)
+        raise
     except asyncio.CancelledError:
         if not drive.stopping:
             _given_up(wanted)
@@ -113,6 +119,8 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
 async def _give(wanted: Wanted, call: CallRecord) -> None:
     """Wait until it is this outcome's turn."""
     wanted.given = True
+    if wanted.tool.kind == "fact":
+        wanted.execution.told.add(wanted.path)
     if not wanted.execution.replay.give_now(call.seq):
         await wanted.execution.given(wanted.branch, call.seq)
 
@@ -197,6 +205,8 @@ _OWN: tuple[type[Exception], ...] = (
     EffectRefused,
     NoRun,
     NotStorable,
+    PremiseChanged,
+    PremiseUnread,
     PriceUnknown,
     ProviderFailed,
     ShapeMismatch,
@@ -214,6 +224,8 @@ def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
         return given_up
     themselves = (*tool.options.raises, *_OWN)
     error = codec.restore_error(stored, themselves)
+    if isinstance(error, PremiseChanged):
+        premises.as_declared(tool, error)
     if isinstance(error, themselves):
         return error
     failed = CallFailed(
@@ -305,7 +317,16 @@ async def _queue_intent(wanted: Wanted, call: Call) -> int:
 
 def _intent(wanted: Wanted, call: Call) -> e.CallIntended:
     deadline, seen = call.deadline or 0, wanted.drive.inbox_seen
-    return e.CallIntended(call.path, wanted.head, call.key, call.attempt, deadline, seen, wanted.reserved)
+    return e.CallIntended(
+        call.path,
+        wanted.head,
+        call.key,
+        call.attempt,
+        deadline,
+        seen,
+        wanted.reserved,
+        wanted.rests_on,
+    )
 
 
 def _identity(wanted: Wanted, seconds: float) -> Call:
@@ -357,6 +378,7 @@ async def _act(wanted: Wanted, call: Call, queued: int) -> None:
     """Run the body and record what it came to. `queued`: the event of an intent that was not waited for."""
     drive, branch = wanted.drive, wanted.branch
     acting = wanted.head.effect != "read"
+    wanted.as_of = drive.host.store.now()
     try:
         end = await run_body(drive, call, wanted.tool)
     except asyncio.CancelledError:
@@ -390,6 +412,8 @@ def _facts(wanted: Wanted, call: Call, end: BodyEnd) -> tuple[e.AnyBody, ...]:
         if isinstance(body, e.CallUnknown):
             return ()
         return late_events(wanted.drive.record, wanted.drive.run_id, body, call.key)
+    if wanted.tool.kind == "fact" and isinstance(body, e.CallSettled) and body.outcome == "done":
+        return premises.receipt(wanted, body)
     return (body,)
 
 
@@ -473,7 +497,9 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         result = context.run(tool.thunk(call.args, injected))
         reached("transact.inside")
         value, wanted.result = _checked_result(drive, tool, result)
-        receipt = e.CallSettled(call.path, "done", value, head, True, call.attempt, call.key)
+        receipt = e.CallSettled(
+            call.path, "done", value, head, True, call.attempt, call.key, premises=wanted.rests_on
+        )
         return (*wanted.grounds.facts, receipt)
 
     timeout = tool.options.timeout

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from perdure import codec
 from perdure.agent import Agent, Principal, Providers
@@ -54,7 +55,8 @@ class Host:
 class Drive:
     """One claimed run. `inbox_seen` is the position up to which its messages were read.
 
-    `stopping`: this process is to do nothing more for it.
+    `stopping`: this process is to do nothing more for it. `reading`: the facts that are being read for calls
+    that rest on them.
     """
 
     host: Host
@@ -69,6 +71,7 @@ class Drive:
     stopping: bool = False
     publish: Callable[[object], None] | None = None
     purse: Purse = field(init=False, default_factory=Purse)
+    reading: WeakValueDictionary[str, asyncio.Lock] = field(init=False, default_factory=WeakValueDictionary)
     _looked: float = field(init=False)
     _reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 

@@ -89,6 +89,7 @@ class Execution:
     `wake_at`: when a blocked branch can go on at the latest, whatever comes. `blocked_at`: up to which
     message the inbox had been read when the first of them was blocked. `task` executes the step itself.
     `kept`: arguments that the journal does not keep, by their call's digest, while the step is checked.
+    `told`: the calls by which this execution has learned what has become of a fact.
     """
 
     drive: Drive
@@ -105,6 +106,7 @@ class Execution:
     spawning: set[str] = field(default_factory=set)  # where children got a part of the budget just now
     task: asyncio.Task[Any] | None = None
     kept: dict[bytes, dict[str, bytes]] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         record = self.record

@@ -6,33 +6,41 @@ law 17: no call acts whose intent follows an accepted cancel or denial.
 
 from __future__ import annotations
 
-from perdure.runtime import approvals
+from perdure.runtime import approvals, premises
 from perdure.runtime.wanted import Grounds, Wanted
 
 
 async def guard(wanted: Wanted) -> None:
     """Ask every guard; afterwards `wanted.grounds` says what the act rests on. Unwinds where one says no.
 
-    A guard may also settle the call (it was denied): then nothing is acted.
+    A guard may also settle the call (a premise changed, it was denied): then nothing is acted.
     """
-    execution = wanted.execution
+    execution, options = wanted.execution, wanted.tool.options
     if execution.drive.has_not_looked:
         await execution.drive.glance()
     forbid(wanted)
     wanted.grounds = Grounds()
     approvals.apply_edit(wanted)
-    if wanted.tool.options.approval is not None:
+    until: int | None = None
+    if options.premises:
+        until = await premises.rest(wanted)
+        if wanted.settled:
+            return
+    if options.approval is not None:
         permission = await approvals.permission(wanted)
         if approvals.apply_edit(wanted):
             await guard(wanted)
             return
-        wanted.grounds = Grounds(permission.facts, permission.not_after)
+        ends = [end for end in (until, permission.not_after) if end is not None]
+        wanted.grounds = Grounds(permission.facts, min(ends, default=None))
+    elif until is not None:
+        wanted.grounds = Grounds(not_after=until)
     forbid(wanted)
 
 
 def holds(wanted: Wanted) -> bool:
     """Whether what the guards found is still so. Asked where fences are taken, with no await between."""
-    return approvals.holds(wanted)
+    return approvals.holds(wanted) and premises.hold(wanted)
 
 
 def forbid(wanted: Wanted) -> None:

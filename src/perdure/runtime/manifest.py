@@ -12,7 +12,8 @@ from perdure.agent import Agent, Tool
 
 
 def manifest_of(agent: Agent[Any, Any, Any]) -> dict[str, Any]:
-    """Versions, and for each tool, model and fact its effect class and the digest of its schema.
+    """Versions, and for each tool, model and fact its effect class and the digest of its schema; for one that
+    rests on facts also their names.
 
     Plain data.
     """
@@ -29,4 +30,6 @@ def manifest_of(agent: Agent[Any, Any, Any]) -> dict[str, Any]:
 
 def _told(tool: Tool[..., Any]) -> list[Any]:
     effect = tool.options.effect
-    return ["by arguments" if callable(effect) else effect, tool.schema_digest]
+    told = ["by arguments" if callable(effect) else effect, tool.schema_digest]
+    facts = [premise.fact.name for premise in tool.options.premises]
+    return [*told, facts] if facts else told

@@ -34,9 +34,11 @@ class Wanted(Struct, eq=False):
 
     `result`: what it came to just now, as it was recorded. `given`: the step has been given its outcome.
     `grounds`: what the guards found when they were last asked. `reserved`: what its intent reserves of a
-    budget; None if it has no part in one. `premises`: the facts that it rests on, as they are now. `args` and
-    `head` are what runs: a person may have put other arguments in the place of those that the code asks for,
-    `first_args` and `first_head`; `edited_for` is the approval, `misfit` why they do not fit.
+    budget; None if it has no part in one. `premises`: the facts that it rests on, as they are now. `known`:
+    by fact, what the agent knew of it when it asked for this call; None for nothing. `as_of`: when the
+    attempt began, by the store's clock. `args` and `head` are what runs: a person may have put other
+    arguments in the place of those that the code asks for, `first_args` and `first_head`; `edited_for` is the
+    approval, `misfit` why they do not fit.
     """
 
     execution: Execution
@@ -50,6 +52,8 @@ class Wanted(Struct, eq=False):
     grounds: Grounds = Grounds()
     reserved: Amount | None = None
     premises: tuple[e.Premised, ...] = ()
+    known: dict[str, bytes | None] = {}
+    as_of: int = 0
     edited_for: str = ""
     misfit: str = ""
     first_args: dict[str, Any] = {}
@@ -73,3 +77,8 @@ class Wanted(Struct, eq=False):
         """Whether its outcome is known: there is nothing left to act."""
         call = self.call
         return call is not None and call.settled
+
+    @property
+    def rests_on(self) -> tuple[int, ...]:
+        """The events that recorded its premises."""
+        return tuple(premise.seq for premise in self.premises)

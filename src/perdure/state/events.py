@@ -150,6 +150,7 @@ class CallIntended(Body, frozen=True, array_like=True, tag="call.intended"):
     """A call is about to be made. `deadline` is the moment by which it must have ended.
 
     `reserved` is what it may use at worst of a budget's money and tokens; None if it has no part in one.
+    `premises`: the `fact.read` events that it rests on.
     """
 
     path: str
@@ -159,12 +160,14 @@ class CallIntended(Body, frozen=True, array_like=True, tag="call.intended"):
     deadline: int
     inbox: int = 0
     reserved: Amount | None = None
+    premises: tuple[int, ...] = ()
 
 
 class CallSettled(Body, frozen=True, array_like=True, tag="call.settled"):
     """A call's outcome is known. `head` is there when no intent was written. `final`: no retry may follow.
 
-    `value` holds the result, or the error (`perdure.codec.encode_error`). `usage`: see `Usage`.
+    `value` holds the result, or the error (`perdure.codec.encode_error`). `usage`: see `Usage`. `premises`:
+    the `fact.read` events that a transactional call rests on.
     """
 
     path: str
@@ -175,6 +178,7 @@ class CallSettled(Body, frozen=True, array_like=True, tag="call.settled"):
     attempt: int = 1
     key: str = ""
     usage: Usage | None = None
+    premises: tuple[int, ...] = ()
 
 
 class CallUnknown(Body, frozen=True, array_like=True, tag="call.unknown"):
@@ -271,11 +275,12 @@ class SignalReceived(Body, frozen=True, array_like=True, tag="signal.received"):
 
 
 class Premised(Struct, frozen=True, array_like=True):
-    """A fact that a permission rests on, as it was when it was asked for. `digest`: of name and arguments."""
+    """A fact that a call rests on, as event `seq` recorded it. `digest`: of name and arguments."""
 
     name: str
     digest: bytes
     value: bytes
+    seq: int = 0
 
 
 class ApprovalRequested(Body, frozen=True, array_like=True, tag="approval.requested"):
@@ -342,6 +347,35 @@ class ApprovalUsed(Body, frozen=True, array_like=True, tag="approval.used"):
 
     path: str
     id: str
+
+
+class FactRead(Body, frozen=True, array_like=True, tag="fact.read"):
+    """A fact was read: by the step itself or, as a `check`, just before a call that rests on it.
+
+    `as_of`: when the reading began, by the store's clock. `changed`: it is no longer the same as what was
+    recorded of it before. A check's path is that of its call, `?` and a number.
+    """
+
+    path: str
+    head: CallHead
+    value: bytes
+    as_of: int
+    attempt: int = 1
+    changed: bool = False
+    check: bool = False
+
+
+class FactChanged(Body, frozen=True, array_like=True, tag="fact.changed"):
+    """A fact is no longer the same: found by the call at `path`, its own or one that rests on it.
+
+    `args`: its arguments, as value bytes of a dict.
+    """
+
+    path: str
+    fact: str
+    args: bytes
+    was: bytes
+    now: bytes
 
 
 class CancelRequested(Body, frozen=True, array_like=True, tag="cancel.requested"):
@@ -419,6 +453,8 @@ AnyBody: TypeAlias = (
     | ApprovalExpired
     | ApprovalVoided
     | ApprovalUsed
+    | FactRead
+    | FactChanged
     | CancelRequested
     | BudgetRaised
     | StepCommitted
@@ -456,7 +492,7 @@ def recorded_value(body: AnyBody) -> bytes:
     match body:
         case CallSettled(value=value) | CallReconciled(value=value) | CallLate(value=value):
             return value
-        case WaitClosed(value=value) | SignalReceived(value=value):
+        case WaitClosed(value=value) | SignalReceived(value=value) | FactRead(value=value):
             return value
         case RunStarted(goal=goal):
             return goal

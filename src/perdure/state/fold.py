@@ -16,7 +16,9 @@ from msgspec.structs import replace
 
 from perdure.errors import Damaged
 from perdure.state import events as e
+from perdure.state import interruption
 from perdure.state.amount import NOTHING, Amount
+from perdure.state.facts import remember
 from perdure.state.ledger import reserve, settle, settle_all
 from perdure.state.patch import Work
 from perdure.state.record import (
@@ -24,7 +26,9 @@ from perdure.state.record import (
     CallRecord,
     Grant,
     Hold,
+    Interruption,
     Ledger,
+    Pause,
     RunRecord,
     SignalRecord,
     Spent,
@@ -95,12 +99,17 @@ def _started(record: RunRecord, event: e.Event, body: e.RunStarted, work: Work) 
         "trace": body.trace,
         "ledger": None if body.budget is None else Ledger(body.budget),
         "started_at": event.at,
+        "begun": event.seq,
         "state": work.read(body.state),
     }
 
 
 def _resumed(record: RunRecord, event: e.Event, body: e.RunResumed, work: Work) -> Changes:
-    changes: Changes = {"resumes": record.resumes + 1}
+    pause = Pause(record.updated_at, event.at, body.open_calls, body.differences)
+    # An execution of the open step that has left records must see again what it saw.
+    about = "interrupted" if record.calls or record.waits else "interruption"
+    known = interruption.paused(getattr(record, about), pause)
+    changes: Changes = {"resumes": record.resumes + 1, about: known}
     if body.ran:
         changes["spent"] = replace(record.spent, micros=record.spent.micros + body.ran)
     return changes
@@ -334,6 +343,18 @@ def _decided(record: RunRecord, event: e.Event, asked: ApprovalRecord, by: str, 
     return {"approvals": {**record.approvals, asked.path: asked}}
 
 
+def _fact_read(record: RunRecord, event: e.Event, body: e.FactRead, work: Work) -> Changes:
+    facts = remember(record.facts, event, body)
+    if body.check:
+        return {"facts": facts}
+    receipt = e.CallSettled(body.path, "done", body.value, body.head, attempt=body.attempt)
+    return {"facts": facts, **_settled(record, event, receipt, work)}
+
+
+def _fact_changed(record: RunRecord, event: e.Event, body: e.FactChanged, work: Work) -> Changes:
+    return {"interrupted": interruption.changed(record.interrupted, event.at, body)}
+
+
 def _cancel(record: RunRecord, event: e.Event, body: e.CancelRequested, work: Work) -> Changes:
     return {} if record.cancel is not None else {"cancel": body.by}
 
@@ -357,6 +378,9 @@ def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, work: W
         "waits": {},
         "approvals": {},
         "spent": replace(record.spent, steps=record.spent.steps + 1),
+        "begun": event.seq,
+        "interruption": interruption.of_step(record.interrupted, record.calls, recorded_values(record)),
+        "interrupted": Interruption(),
     }
 
 
@@ -443,6 +467,8 @@ _FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Work], Changes]] = {
     e.ApprovalExpired: _expired,
     e.ApprovalVoided: _voided,
     e.ApprovalUsed: _used_up,
+    e.FactRead: _fact_read,
+    e.FactChanged: _fact_changed,
     e.CancelRequested: _cancel,
     e.BudgetRaised: _raised,
     e.StepCommitted: _committed,

@@ -183,6 +183,80 @@ class Ledger(Struct, frozen=True, array_like=True):
         return self.limits.raised(self.raised)
 
 
+class FactRecord(Struct, frozen=True, array_like=True):
+    """The newest value of a fact with its arguments (`digest` covers them), and that before its last change.
+
+    `seq` is the event that recorded it, `changed` the one that found it changed (0: it never was), `told` the
+    call that was told so. `as_of` by the store's clock, `epoch` that of the lease under which it was read.
+    """
+
+    name: str
+    digest: bytes
+    value: bytes
+    as_of: int
+    epoch: int
+    seq: int
+    was: bytes = b""
+    changed: int = 0
+    told: str = ""
+
+
+class Facts(Struct, frozen=True, array_like=True):
+    """What the run knows of facts, by name and arguments, the newest last. `size`: bytes of all values kept.
+
+    `forgotten`: how many had to make room for newer ones; the journal has them still.
+    """
+
+    kept: dict[str, FactRecord] = {}
+    size: int = 0
+    forgotten: int = 0
+
+
+class Pause(Struct, frozen=True, array_like=True):
+    """A time in which nobody drove the run, and what was found open after it. Microseconds."""
+
+    since: int
+    until: int
+    open_calls: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+
+
+class DoneRecord(Struct, frozen=True, array_like=True):
+    """A call that acts, of a step that was interrupted. `lost`: its reply did not come at first.
+
+    A value or argument that is too long to be kept here is empty.
+    """
+
+    path: str
+    name: str
+    args: tuple[tuple[str, bytes], ...]
+    standing: Standing
+    value: bytes
+    lost: bool
+
+
+class ChangeRecord(Struct, frozen=True, array_like=True):
+    """A fact that was found changed. Values that are too long to be kept here are empty."""
+
+    fact: str
+    args: bytes
+    was: bytes
+    now: bytes
+    at: int
+
+
+class Interruption(Struct, frozen=True, array_like=True):
+    """What happened around the pauses of a step; the oldest entries make room for new ones.
+
+    `left_out`: how many have.
+    """
+
+    pauses: tuple[Pause, ...] = ()
+    done: tuple[DoneRecord, ...] = ()
+    changed: tuple[ChangeRecord, ...] = ()
+    left_out: int = 0
+
+
 class RunRecord(Struct, frozen=True, array_like=True):
     """A run, folded up to event `seq`."""
 
@@ -214,3 +288,7 @@ class RunRecord(Struct, frozen=True, array_like=True):
     asked: int = 0  # requests for a permission, in the whole run
     path: str = ""  # the wait of the parent that this run tells its end to
     trace: str = ""
+    begun: int = 0  # the event after which the open step began
+    facts: Facts = Facts()
+    interruption: Interruption = Interruption()  # before the open step
+    interrupted: Interruption = Interruption()  # in the open step, for the next one

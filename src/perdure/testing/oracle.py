@@ -3,6 +3,9 @@
 `offences` holds a run's events against the acts that the outside recorded, and says in words what should
 not be: laws 2, 3, 4, 8, 10, 15 and 17, and the life of each call. It judges what is written and never asks
 the engine, so that a broken engine cannot excuse itself. It reads no store, no clock and no file.
+not be: laws 2, 3, 4, 10, 15 and 17, the life of each call, and what acts rest on. It judges what is
+written and never asks the engine, so that a broken engine cannot excuse itself. It reads no store, no clock
+and no file.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from perdure import codec
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.testing.account import Account
+from perdure.testing.grounds import unfounded
 from perdure.testing.permits import Permits
 
 
@@ -80,6 +84,7 @@ def offences(events: Sequence[e.Event], acts: Iterable[Act]) -> list[str]:
         found += [f"event {event.seq} ({event.kind}): {what}" for what in _event(book, event)]
         found += [f"event {event.seq} ({event.kind}): {what}" for what in book.permits.see(event)]
     found += _unintended(events, acting)
+    found += unfounded(events)
     found += [
         f"{len(same)} acts of {same[0].tool} under key {key}, attempt {attempt}"
         for (key, attempt), same in by_attempt.items()
@@ -105,6 +110,9 @@ def _event(book: _Book, event: e.Event) -> Iterator[str]:
             yield from _intended(book, event, body)
         case e.CallSettled():
             yield from _settled(book, event, body)
+        case e.FactRead(check=False):
+            receipt = e.CallSettled(body.path, "done", body.value, body.head, attempt=body.attempt)
+            yield from _settled(book, event, receipt)
         case e.CallUnknown():
             yield from _must_be(book, body.path, "open", "unknown")
             book.lives[body.path].standing = "unknown"
@@ -275,6 +283,8 @@ def settled_paths(events: Iterable[e.Event]) -> set[str]:
     for event in events:
         match event.body:
             case e.CallSettled(path=path, final=final, outcome=outcome) if final or outcome == "done":
+                since[path] = event.seq
+            case e.FactRead(path=path, check=False):
                 since[path] = event.seq
             case e.CallReconciled(path=path, verdict=verdict) if verdict != "not_done":
                 since[path] = event.seq

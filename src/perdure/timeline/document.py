@@ -157,6 +157,7 @@ def _call(call: Call) -> dict[str, Any]:
         "ended": stamp(call.ended) if call.ended else None,
         "intent": call.intent or None,
         "receipt": call.receipt or None,
+        "premises": list(call.premises),
         "value": jsonable(call.value),
         "cause": call.cause or None,
         "verdict": call.verdict or None,
@@ -224,6 +225,9 @@ def _value(value: bytes) -> Any:
 _FIELDS: dict[str, Callable[[Any], Any]] = {
     "value": _value,
     "detail": lambda detail: _value(detail) if isinstance(detail, bytes) else jsonable(detail),
+    "was": _value,
+    "now": _value,
+    "args": _value,
     "goal": _value,
     "state": _value,
     "manifest": _value,

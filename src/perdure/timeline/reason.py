@@ -11,16 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 
+from perdure.codec import decode
 from perdure.errors import Damaged, PerdureError, at_store
 from perdure.runtime.decisions import ANYONE, FUNCTION
 from perdure.runtime.questions import open_waits, terms_of, words
-from perdure.state.record import ApprovalRecord, CallRecord, RunRecord, WaitRecord
+from perdure.state.record import ApprovalRecord, CallRecord, ChangeRecord, RunRecord, WaitRecord
 from perdure.state.wording import money
 from perdure.store.protocol import NEVER, Inbound, RunRow
 from perdure.timeline.amounts import counted, duration, moment
 from perdure.timeline.condition import MEANING, Condition, condition
 from perdure.timeline.late import late_results
-from perdure.timeline.plain import clean, jsonable, quoted
+from perdure.timeline.plain import brief, clean, jsonable, quoted
 from perdure.timeline.spending import spending
 
 
@@ -123,6 +124,7 @@ def _facts(row: RunRow, record: RunRecord, now: int, inbox: Sequence[Inbound]) -
     for wait in record.waits.values():
         if not wait.closed:
             yield Fact("wait", _open_wait(wait, now))
+    yield from _changes(record, now)
     for signal in record.signals:
         since = duration(now - signal.accepted)
         by = f" from {clean(signal.by)}" if signal.by else ""
@@ -197,6 +199,23 @@ def _open_approval(run_id: str, record: RunRecord, asked: ApprovalRecord, now: i
         return told
     left = duration(until - now) if until > now else "over"
     return f"{told}, {left}{' left' if until > now else ''}"
+
+
+def _changes(record: RunRecord, now: int) -> Iterator[Fact]:
+    """The last facts that were found changed, around the open step."""
+    for change in (*record.interruption.changed, *record.interrupted.changed)[-3:]:
+        yield Fact("changed", _change(change, now))
+
+
+def _change(change: ChangeRecord, now: int) -> str:
+    """A fact that a call rested on, or that the step read again. What was too long to be kept is not told."""
+    args = decode(change.args) if change.args else {}
+    called = ", ".join(f"{clean(name)}={brief(value, 40)}" for name, value in args.items())
+    was, is_now = (
+        brief(decode(value), 80) if value else "(not kept here)" for value in (change.was, change.now)
+    )
+    found = duration(now - change.at)
+    return f"{clean(change.fact)}({called}) was {was}, now {is_now}; found {found} ago"
 
 
 def _inbox(row: RunRow, inbox: Sequence[Inbound], now: int) -> str:

@@ -17,7 +17,10 @@ from perdure.state import events as e
 from perdure.state.amount import KINDS
 from perdure.state.wording import told
 from perdure.timeline.amounts import size
-from perdure.timeline.plain import quoted
+from perdure.timeline.plain import brief, quoted
+
+SHOWN = 120
+"""Characters of a fact's value on a line."""
 
 Kind: TypeAlias = Literal[
     "started",
@@ -27,6 +30,8 @@ Kind: TypeAlias = Literal[
     "unknown",
     "reconciled",
     "late",
+    "checked",
+    "changed",
     "wait",
     "woke",
     "signal",
@@ -56,7 +61,8 @@ class Call:
 
     `began` is the moment of its first intent (a read has none), `ended` of its outcome. `receipt` is the
     event that settled it. `value` is its result, or its error as plain data. `verdict` and `by` tell how an
-    unknown outcome was answered, by a hook or by a person.
+    unknown outcome was answered, by a hook or by a person. `premises`: the events of the facts that it rests
+    on.
     """
 
     path: str
@@ -77,6 +83,7 @@ class Call:
     evidence: str = ""
     usage: e.Usage | None = None
     model: str = ""
+    premises: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +219,7 @@ def _resumed(scan: _Scan, event: e.Event, body: e.RunResumed) -> None:
 
 def _intended(scan: _Scan, event: e.Event, body: e.CallIntended) -> None:
     parts = scan.draft(event, body.path, body.head, body.key)
-    parts |= {"attempts": body.attempt, "standing": "open", "key": body.key}
+    parts |= {"attempts": body.attempt, "standing": "open", "key": body.key, "premises": body.premises}
     if not parts.get("intent"):
         parts |= {"intent": event.seq, "began": event.at}
 
@@ -223,6 +230,29 @@ def _settled(scan: _Scan, event: e.Event, body: e.CallSettled) -> None:
     standing = "retrying" if again else "failed" if body.outcome == "not_done" else body.outcome
     parts |= {"standing": standing, "attempts": body.attempt, "receipt": event.seq, "ended": event.at}
     parts |= {"value": plain(body.value), "usage": body.usage}
+    if body.premises:
+        parts["premises"] = body.premises
+
+
+def _fact_read(scan: _Scan, event: e.Event, body: e.FactRead) -> None:
+    if not body.check:
+        _settled(scan, event, e.CallSettled(body.path, "done", body.value, body.head, attempt=body.attempt))
+        return
+    args = {name: argument(value, scan.values) for name, value in body.head.args}
+    scan.add(event, "checked", _called(body.head.name, args), brief(plain(body.value), SHOWN))
+
+
+def _fact_changed(scan: _Scan, event: e.Event, body: e.FactChanged) -> None:
+    was = brief(plain(body.was), SHOWN) if body.was else "something else"
+    now = brief(plain(body.now), SHOWN)
+    scan.add(event, "changed", _called(body.fact, plain(body.args)), f"was {was}", f"now {now}")
+
+
+def _called(name: str, args: dict[str, Any]) -> str:
+    def shown(value: Any) -> str:
+        return value.where if isinstance(value, Reference) else brief(value, 40)
+
+    return f"{name}({', '.join(f'{key}={shown(value)}' for key, value in args.items())})"
 
 
 def _unknown(scan: _Scan, event: e.Event, body: e.CallUnknown) -> None:
@@ -342,6 +372,8 @@ _READERS: dict[type, Callable[[_Scan, e.Event, Any], None]] = {
     e.CallUnknown: _unknown,
     e.CallReconciled: _reconciled,
     e.CallLate: _late,
+    e.FactRead: _fact_read,
+    e.FactChanged: _fact_changed,
     e.WaitOpened: _wait_opened,
     e.WaitClosed: _wait_closed,
     e.AnswerRefused: _refused,

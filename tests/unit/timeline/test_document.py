@@ -92,6 +92,8 @@ EVERYTHING: tuple[e.AnyBody, ...] = (
     e.ApprovalExpired("2/7", "r~0c"),
     e.ApprovalRequested("2/7", "r~0d", REFUND, b"", START),
     e.ApprovalVoided("2/7", "r~0d", "its arguments changed"),
+    e.FactRead("2/5", head("order", "read", id="o-1"), codec.encode("paid"), START),
+    e.FactChanged("2/5", "order", codec.encode({"id": "o-1"}), codec.encode("open"), codec.encode("paid")),
     e.CancelRequested("ada"),
     e.BudgetRaised("ada", Amount(usd=1_000_000_000), "more"),
     e.CallSettled("2/3", "done", codec.encode(1), e.CallHead("chat", "read", (("all", e.Omitted(9)),), b"")),

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, overload
 
 from perdure.agent.policy import Budget, Expiry, Patience, Principal
+from perdure.agent.recovery import Recovery
 from perdure.agent.tool import Tool
 from perdure.codec import Shape
 
@@ -89,6 +90,14 @@ class Run(ABC, Generic[S, G, R]):
     @abstractmethod
     def principal(self) -> Principal | None:
         """On whose behalf the run acts."""
+
+    @property
+    @abstractmethod
+    def recovery(self) -> Recovery:
+        """What happened around the pauses before this step: what is done, unknown, changed. False if nothing.
+
+        `str(run.recovery)` is a bounded note for a model.
+        """
 
     # -------------------------------------------------------------------------------------------- how it ends
 

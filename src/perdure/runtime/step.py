@@ -32,6 +32,7 @@ from perdure.agent import (
     step_scope,
     tool_message,
 )
+from perdure.agent.recovery import Recovery
 from perdure.codec import Shape
 from perdure.errors import (
     BadArguments,
@@ -47,6 +48,7 @@ from perdure.runtime.branches import Work, branch_out
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Ending, Execution, Interrupted, branch_scope, here
 from perdure.runtime.lineage import OnCancel
+from perdure.runtime.recovered import recovery_of
 from perdure.state import events as e
 
 log = logging.getLogger("perdure.run")
@@ -102,6 +104,11 @@ class LiveRun(Run[Any, Any, Any]):
     def principal(self) -> Principal | None:
         """On whose behalf the run acts."""
         return self._drive.principal
+
+    @cached_property
+    def recovery(self) -> Recovery:
+        """What happened around the pauses before this step."""
+        return recovery_of(self._execution.record.interruption)
 
     # -- ends
 

@@ -485,3 +485,43 @@ async def test_a_forgotten_fact_is_found_in_the_journal(memory: Stage, monkeypat
     shop.status = "cancelled"
     memory.clock.advance(300)
     assert (await memory.run(made)).unwrap() == ["paid", "cancelled"]
+
+
+# --------------------------------------------------------------------------- what a step is told
+
+
+async def test_the_next_step_is_told_of_the_interruption(stage: Stage) -> None:
+    """What is done, and what has changed; the same when that step is executed again."""
+    shop = Shop()
+    order, refund = tools(shop, effect="idempotent")
+    notes: list[str] = []
+
+    async def step(run: Any) -> None:
+        if not run.state["log"]:
+            assert not run.recovery
+            await order("o-77")
+            await refund("o-77", 12)
+            await run.sleep(300)
+            try:
+                await refund("o-77", 13)
+            except PremiseChanged:
+                run.state["log"].append("told")
+            return
+        notes.append(str(run.recovery))
+        assert [(call.tool, call.outcome) for call in run.recovery.done] == [
+            ("refund", "done"),
+            ("refund", "failed"),
+        ]
+        assert [one.fact for one in run.recovery.changed] == ["order"]
+        await order("o-78")
+        run.finish(len(str(run.recovery)))
+
+    made = agent(step, refund)
+    await stage.run(made)
+    shop.status = "cancelled"
+    stage.clock.advance(300)
+    assert (await stage.run(made, check=True)).unwrap() <= 2_000
+    assert len(set(notes)) == 1
+    assert len(notes) == 2
+    assert "Done, do not repeat: refund(order_id='o-77', cents=12)" in notes[0]
+    assert "Changed: order(order_id='o-77') was" in notes[0]

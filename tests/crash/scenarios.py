@@ -23,7 +23,7 @@ from perdure.agent import (
     Usage,
     current_call,
 )
-from perdure.errors import AlreadyAnswered
+from perdure.errors import AlreadyAnswered, PremiseChanged
 from perdure.journal import load
 from perdure.testing.crash.outside import Outside, reply_of
 from perdure.testing.crash.scenario import Hands, Scenario, truthful
@@ -434,8 +434,51 @@ def _thrifty(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 
 thrifty = Scenario("thrifty", _thrifty, person=_generous)
 
+# ------------------------------------------------------------------------------- acts that rest on facts
+
+
+def _grounded(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
+    """Acts that rest on a fact that stays and on one that changes during a sleep; told of the change, it acts."""
+    shop = Agent("grounded", state=dict, start=lambda goal: {"log": []})
+
+    @shop.fact(fresh_for=timedelta(hours=1))
+    async def stock(item: str) -> int:
+        return int(outside.act(7))
+
+    @shop.fact(fresh_for=timedelta(hours=1))
+    async def price(item: str) -> int:
+        run_id = current_call().run_id
+        seen = outside.noted(run_id, "price")
+        if not seen:
+            outside.note(run_id, "price")
+        return int(outside.act(12 if seen else 10))
+
+    @shop.tool(effect="irreversible", premises=[stock])
+    async def pack(item: str) -> str:
+        return str(outside.act(f"packed {item}"))
+
+    @shop.tool(effect="irreversible", premises=[price, stock])
+    async def sell(item: str) -> str:
+        return str(outside.act(f"sold {item}"))
+
+    @shop.step
+    async def step(run: Any) -> None:
+        run.state["log"].append(await pack("tea"))
+        await price("tea")
+        await run.sleep(1.5)
+        try:
+            run.state["log"].append(await sell("tea"))
+        except PremiseChanged:
+            run.state["log"].append(await sell("tea"))
+        run.finish(run.state["log"])
+
+    return shop
+
+
+grounded = Scenario("grounded", _grounded)
+
 ALL = (
-    *(refunds, letters, orders, transfers, branches, naps, waits, cancelled, mended, thrifty),
+    *(refunds, letters, orders, transfers, branches, naps, waits, cancelled, mended, thrifty, grounded),
     *(family, recalled, permits),
 )
 """Every scenario."""

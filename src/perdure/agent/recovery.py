@@ -53,8 +53,9 @@ class ChangedFact(Struct, frozen=True):
 class Recovery(Struct, frozen=True):
     """What happened around the pauses before this step. False if there was none.
 
-    `str()` is a note for a model. `done`: what is known of the calls that act, `unknown`: those of which nobody knows whether they happened,
-    `changed`: facts that were found changed. `left_out`: entries that were too many.
+    `str()` is a note for a model. `done`: what is known of the calls that act, `unknown`: those of which
+    nobody knows whether they happened, `changed`: facts that were found changed. `left_out`: entries that
+    were too many.
     """
 
     gaps: tuple[Gap, ...] = ()

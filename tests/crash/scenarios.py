@@ -438,7 +438,7 @@ thrifty = Scenario("thrifty", _thrifty, person=_generous)
 
 
 def _grounded(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
-    """Acts that rest on a fact that stays and on one that changes during a sleep; told of the change, it acts."""
+    """Acts that rest on a fact that stays and on one that changes during a sleep: it is told, and acts."""
     shop = Agent("grounded", state=dict, start=lambda goal: {"log": []})
 
     @shop.fact(fresh_for=timedelta(hours=1))

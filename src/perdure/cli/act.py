@@ -70,7 +70,11 @@ def resolve(options: Options, run: str, call: str | None, app: str | None, **ans
         path = call or await _only_unknown(runtime, row.run_id)
         if agents and row.agent not in runtime.agents:
             names = f"agent {clean(row.agent)}, not to {agents[0].name}"
-            raise NotServed(f"run {clean(row.run_id)} belongs to {names}")
+            raise NotServed(
+                f"run {clean(row.run_id)} belongs to {names}",
+                safe="Nothing was sent to the run.",
+                remedy=f"name where agent {clean(row.agent)} is: --app MODULE:AGENT",
+            )
         await runtime.resolve(row.run_id, path, **verdict, **who)
         return {"call": path, "checked": bool(agents)} if "done" in verdict else {"call": path}
 

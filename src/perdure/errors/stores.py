@@ -18,7 +18,9 @@ class StoreLocked(StoreError):
     """
 
     code = "S101"
-    default_remedy = "end the other program's transaction (perdure doctor names the holder), then try again"
+    default_remedy = (
+        "end the other program's transaction (lsof FILE names who has the file open), then try again"
+    )
 
 
 class StoreUnavailable(StoreError):

@@ -83,4 +83,5 @@ def test_another_agent_cannot_check_it(perdure: Command, held: Path) -> None:
     refused = perdure("resolve", "r-1", "--done", "7", "--app", "agent.py:other")
     assert refused.code == 5
     assert "error[R204]" in refused.err
+    assert "name where agent desk is: --app" in refused.err
     assert messages(held, "r-1") == []

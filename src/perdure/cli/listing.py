@@ -26,6 +26,11 @@ def draw_runs(found: Sequence[tuple[RunRow, Condition]], now: int, *, more: bool
         return
     rows = [_row(row, state, now) for row, state in found]
     heads = ["ID", "AGENT", "STATUS", "SINCE", "EVENTS", "SPENT", "WHY"]
+    if any(row.parent for row, _ in found):
+        heads.insert(1, "PARENT")
+        rows = [
+            [line[0], clean(row.parent or ""), *line[1:]] for line, (row, _) in zip(rows, found, strict=True)
+        ]
     if not any(row[-2] for row in rows):  # no run has a budget
         rows = [[*row[:-2], row[-1]] for row in rows]
         heads.remove("SPENT")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, get_args
 
 import click
 
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, point, there
-from perdure.errors import BadPoint, Damaged, NewerFormat
+from perdure.errors import BadPoint, Damaged, NewerFormat, NoSuchRun, RunGone
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.condition import Condition, Word, condition, note_of
 
@@ -109,14 +110,14 @@ async def _show(options: Options, text: str, *, events: bool, whole: bool) -> in
         row = await find(store, name)
         history = await journal.history(store, row.run_id)
         past = await journal.load(store, row.run_id)
-        now = store.now()
+        now, children = store.now(), await _children(store, past.record)
     if seq is not None and not any(event.seq == seq for event in history):
         raise BadPoint(f"run {row.run_id} has the events 1 to {row.seq}, and no event {seq}")
     kept = [event for event in history if seq is None or event.seq <= seq]
     shown = lines(kept)
     if seq is None and row.terminal:
         shown += late_lines(shown, past.inbox)
-    answer = why(past.row, past.record, now, inbox=past.inbox, note=note_of(row))
+    answer = why(past.row, past.record, now, inbox=past.inbox, note=note_of(row), children=children)
     answer = answer.at(options.store)
     if options.json:
         _print_show(options.store, past.row, past.record, answer, kept if events else shown, events=events)
@@ -171,7 +172,9 @@ async def _why(options: Options, text: str) -> int:
             answer = reason.unreadable(row, store.now(), error)
         else:
             row = past.row
-            answer = reason.why(row, past.record, store.now(), inbox=past.inbox, note=note_of(row))
+            children = await _children(store, past.record)
+            now, note = store.now(), note_of(row)
+            answer = reason.why(row, past.record, now, inbox=past.inbox, note=note, children=children)
     answer = answer.at(options.store)
     if options.json:
         from perdure.cli.notice import print_document
@@ -183,6 +186,16 @@ async def _why(options: Options, text: str) -> int:
 
     draw_why(answer)
     return 0
+
+
+async def _children(store: Any, record: Any) -> list[RunRow]:
+    """The rows of the children that the run waits for, as far as they are there."""
+    found = []
+    for wait in record.waits.values():
+        if wait.kind == "child" and not wait.closed:
+            with suppress(NoSuchRun, RunGone):
+                found.append(await store.row(wait.name))
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- stats

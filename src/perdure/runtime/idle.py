@@ -41,7 +41,7 @@ async def end_cancelled(store: Store, worker: str, clock: Clock, run_id: str) ->
             change = RowChange(status="cancelled", due_at=NEVER, terminal=True)
             await journal.close(change, end, outbox=report(run_id, record, end))
             return True
-        info = codec.encode({"reason": waiting_words(left)})
+        info = codec.encode({"reason": waiting_words(left), "children": len(left)})
         await journal.close(RowChange(status="waiting", due_at=NEVER, info=info))
         ended = [
             await end_cancelled(store, worker, clock, wait.name) for wait in left if is_called_back(wait)

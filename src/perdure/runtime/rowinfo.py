@@ -1,7 +1,7 @@
 """What a run notes about itself in its row, so that lists need not load it.
 
 A small dict as value bytes: `step`, `calls`, and where there is something to tell `reason`, `detail`,
-`budget`, `approvals` and `asks`. Pure.
+`budget`, `approvals`, `asks`, and `children` where it waits for nothing but these. Pure.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ def row_info(record: RunRecord, why: str, *, steps: int = 0) -> bytes:
     facts: dict[str, Any] = {"step": record.step + steps, "calls": record.spent.calls}
     if why := "; ".join(part for part in (why, requests.summary(record)) if part):
         facts["reason"] = why
+    waiting = [wait.kind for wait in record.waits.values() if not wait.closed]
+    if waiting and set(waiting) == {"child"} and not asks_people(record):
+        facts["children"] = len(waiting)
     if asked := questions.asked(record):
         facts["asks"] = asked
     if asked := requests.noted(record):

@@ -111,6 +111,8 @@ def _waiting(row: RunRow, now: int, note: str) -> Condition:
     what = f": {note}" if note else ""
     if row.pending:
         return Condition("overdue", _come(row), "worker", row.updated_at)
+    if row.due_at >= NEVER and _waits_for_children(row):
+        return Condition("waiting", f"for its children{what}", "nothing", row.updated_at)
     if row.due_at >= NEVER:
         return Condition("waiting", f"for a message{what}", "person", row.updated_at)
     if row.due_at <= now:
@@ -119,6 +121,11 @@ def _waiting(row: RunRow, now: int, note: str) -> Condition:
     left = duration(row.due_at - now)
     because = f"until {moment(row.due_at)}, {left} from now{what}"
     return Condition("waiting", because, "person" if row.asks else "time", row.updated_at)
+
+
+def _waits_for_children(row: RunRow) -> bool:
+    noted = decode(row.info) if row.info else {}
+    return isinstance(noted, dict) and bool(noted.get("children"))
 
 
 def note_of(row: RunRow) -> str:

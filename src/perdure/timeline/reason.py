@@ -19,7 +19,7 @@ from perdure.state.record import ApprovalRecord, CallRecord, ChangeRecord, RunRe
 from perdure.state.wording import money
 from perdure.store.protocol import NEVER, Inbound, RunRow
 from perdure.timeline.amounts import counted, duration, moment
-from perdure.timeline.condition import MEANING, Condition, condition
+from perdure.timeline.condition import MEANING, Condition, condition, note_of
 from perdure.timeline.late import late_results
 from perdure.timeline.plain import brief, clean, jsonable, quoted
 from perdure.timeline.spending import spending
@@ -55,13 +55,15 @@ def why(
     *,
     inbox: Sequence[Inbound] = (),
     note: str = "",
+    children: Sequence[RunRow] = (),
 ) -> Why:
     """Why this run does not move, at `now` by the store's clock.
 
     `inbox`: the messages that it has not taken yet. `note`: what the run noted about itself for lists.
+    `children`: the rows of those that it waits for.
     """
     state = condition(row, now, note=note)
-    facts = tuple(_facts(row, record, now, inbox))
+    facts = (*_facts(row, record, now, inbox), *_kin(row, record, now, children))
     return Why(row.run_id, state, _headline(state, record), facts, tuple(remedies(row, record, state)))
 
 
@@ -140,6 +142,27 @@ def _facts(row: RunRow, record: RunRecord, now: int, inbox: Sequence[Inbound]) -
     yield Fact("inbox", _inbox(row, inbox, now))
     yield Fact("past", _past(record))
     yield Fact("storage", f"last event @{row.seq}, written {duration(now - row.updated_at)} ago")
+
+
+def _kin(row: RunRow, record: RunRecord, now: int, children: Sequence[RunRow]) -> Iterator[Fact]:
+    """The run that spawned this one, and how those stand that it waits for itself."""
+    if row.parent is not None and record.path:
+        yield Fact("parent", f"{clean(row.parent)} spawned it at {record.path}, and is told of its end")
+    there = {child.run_id: child for child in children}
+    for wait in record.waits.values():
+        if wait.kind == "child" and not wait.closed:
+            child = there.get(wait.name)
+            yield Fact("child", _child(wait.name, child, now))
+
+
+def _child(name: str, child: RunRow | None, now: int) -> str:
+    if child is None:
+        return f"{clean(name)} is not created yet; whoever drives this run next creates it"
+    state = condition(child, now, note=note_of(child))
+    if state.word == "ready":
+        state = replace(state, because=f"no worker that serves agent {clean(child.agent)} has claimed it")
+    because = f": {state.because}" if state.because else ""
+    return f"{clean(name)} ({clean(child.agent)}) is {state.word}{because}"
 
 
 def _owner(row: RunRow, now: int) -> str:
@@ -277,5 +300,8 @@ def remedies(row: RunRow, record: RunRecord, state: Condition) -> Iterator[str]:
     elif state.needs == "worker":
         yield f"perdure run FILE:AGENT --id {run}    carry it on here"
         yield f"perdure worker MODULE:AGENT    serve every open run of {clean(row.agent)}"
+    for wait in record.waits.values():
+        if wait.kind == "child" and not wait.closed:
+            yield f"perdure why {clean(wait.name)}    what its child waits for"
     if not row.terminal and record.cancel is None:
         yield f"perdure cancel {run}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.cli.drawing import arguments
 from perdure.cli.screen import Screen, age
 from perdure.cli.text import Text
 from perdure.errors import at_store
@@ -58,6 +57,8 @@ def draw_audit(run_id: str, acts: Sequence[Act]) -> None:
 
 
 def _row(act: Act) -> list[str | Text]:
+    from perdure.cli.drawing import arguments  # a list of what is asked for needs none of it
+
     style = "" if act.guarantee in _GOOD else "yellow" if act.guarantee == "not made" else "bold red"
     permitted = "; ".join(_permit(permit) for permit in act.permits) or "-"
     what = Text.of(arguments(act.call), (f"   {act.call.path}", "dim"))

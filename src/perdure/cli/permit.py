@@ -1,8 +1,7 @@
-"""Commands about permissions: inbox, approve, deny, audit.
+"""Commands with which people decide: approve, deny.
 
-`inbox` and `audit` look and write nothing. `approve` and `deny` put one decision into the run's inbox,
-durably and without a lease, and tell whether it is the one that counts. User code is loaded only where a
-decision needs it: with --app.
+Each puts one decision into the run's inbox, durably and without a lease, and tells whether it is the one that
+counts. User code is loaded only where a decision needs it: with --app.
 """
 
 from __future__ import annotations
@@ -16,47 +15,11 @@ import click
 from perdure import journal
 from perdure.cli import exits
 from perdure.cli.act import answering
-from perdure.cli.options import Options, stored
+from perdure.cli.options import Options
 from perdure.cli.storage import find, there
 from perdure.errors import NoSuchApproval, NoSuchRun, at_store
-from perdure.store.protocol import Query, Store
+from perdure.store.protocol import Store
 from perdure.timeline.plain import clean, jsonable
-
-# ---------------------------------------------------------------------------------------------- inbox
-
-
-@click.command(short_help="What people are asked for: permissions, answers, held runs.")
-@click.option("--agent", help="Only of this agent.")
-@click.option(
-    "--limit", default=50, show_default=True, type=click.IntRange(1, 10_000), help="At most so many runs."
-)
-@stored
-def inbox(options: Options, agent: str | None, limit: int) -> int:
-    """What people are asked for, newest run first: permissions, answers, and held runs."""
-    return asyncio.run(_inbox(options, agent, limit))
-
-
-async def _inbox(options: Options, agent: str | None, limit: int) -> int:
-    from perdure.timeline.inbox import entries, entry_document
-
-    async with there(options) as store:
-        rows = await store.list(Query(asks=True, agent=agent, limit=limit + 1))
-        now, url = store.now(), store.url
-    found, more = entries(rows[:limit]), len(rows) > limit
-    if options.json:
-        from perdure.cli.notice import print_document
-        from perdure.timeline.amounts import stamp
-
-        listed = [entry_document(entry, stamp) for entry in found]
-        print_document({"store": url, "now": stamp(now), "more": more, "entries": listed})
-        return exits.OK
-    from perdure.cli.ledger import draw_inbox
-
-    draw_inbox(found, now, more=more, store=options.store)
-    return exits.OK
-
-
-# ------------------------------------------------------------------------------------- approve and deny
 
 
 def _deciding(command: Any) -> Any:
@@ -144,32 +107,3 @@ async def _meant(store: Store, text: str) -> str:
         raise NoSuchApproval(f"run {clean(row.run_id)} asks for no permission now")
     named = ", ".join(f"{clean(one.id)} ({clean(one.tool)})" for one in asked)
     raise NoSuchApproval(f"run {clean(row.run_id)} asks for {len(asked)}: {named}", remedy="name one of them")
-
-
-# ---------------------------------------------------------------------------------------------- audit
-
-
-@click.command(short_help="What a run did outside, which guarantee held, and who permitted it.")
-@click.argument("run")
-@stored
-def audit(options: Options, run: str) -> int:
-    """For each act of a run: what it was, which guarantee held for it, and who permitted it."""
-    return asyncio.run(_audit(options, run))
-
-
-async def _audit(options: Options, text: str) -> int:
-    from perdure.timeline.audit import audit as audited
-
-    async with there(options) as store:
-        row = await find(store, text)
-        acts = audited(await journal.history(store, row.run_id))
-    if options.json:
-        from perdure.cli.notice import print_document
-        from perdure.timeline.document import act_document
-
-        print_document({"run_id": jsonable(row.run_id), "acts": [act_document(act) for act in acts]})
-        return exits.OK
-    from perdure.cli.ledger import draw_audit
-
-    draw_audit(row.run_id, acts)
-    return exits.OK

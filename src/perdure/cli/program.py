@@ -42,10 +42,10 @@ _HOMES = {
     "retry": "act",
     "cancel": "act",
     "budget": "budget",
-    "inbox": "permit",
+    "inbox": "asked",
     "approve": "permit",
     "deny": "permit",
-    "audit": "permit",
+    "audit": "asked",
 }
 """The module in which a command lives, where it is not `read`."""
 

@@ -100,7 +100,7 @@ SLOW = {
 """What a look at the list of runs has no use for; loading it would be felt at every call."""
 
 
-@pytest.mark.parametrize("arguments", [["runs"], ["runs", "--json"]])
+@pytest.mark.parametrize("arguments", [["runs"], ["runs", "--json"], ["inbox"], ["inbox", "--json"]])
 def test_a_look_at_the_list_loads_little(store: Path, arguments: list[str]) -> None:
     program = (
         "import sys\nfrom perdure.cli import main\n"

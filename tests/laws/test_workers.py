@@ -20,7 +20,7 @@ from tests.laws.world import Chances, World
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 
-SEEDS = round(2000 * float(os.environ.get("PERDURE_CRASH_SCALE", "1")))
+SEEDS = round(500 * float(os.environ.get("PERDURE_CRASH_SCALE", "1")))
 
 HARD = Chances(kill=0.03, freeze=0.04, cancel=0.0, frozen=(7.0, 12.0))
 """Frozen for longer than a lease of 6 seconds."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import perdure
 from perdure.agent import Agent, Principal, Waiting
-from perdure.errors import ApprovalDenied
+from perdure.errors import ApprovalDenied, PremiseChanged
 from perdure.state import events as e
 from tests.unit.runtime.people import ANA, BOB, asked, decide, payer, paying
 from tests.unit.runtime.stage import RUN, Stage, World, agent
@@ -145,3 +146,39 @@ async def test_the_same_decision_twice_is_told_so(stage: Stage) -> None:
     with pytest.raises(perdure.PerdureError, match="granted by ana"):
         await decide(stage, "approve", request.id, by=ANA)
     assert (await stage.store.row(RUN)).pending == 1
+
+
+async def test_a_permission_rests_on_the_facts_that_were_true_when_it_was_asked_for(stage: Stage) -> None:
+    """The order is sent while a person decides: the call fails, its permission is void, a new one asks."""
+    world, order = World(), {"status": "open"}
+
+    @perdure.fact(fresh_for=timedelta(hours=9))
+    async def status(to: str) -> str:
+        return order["status"]
+
+    @perdure.tool(effect="irreversible", premises=[status], approval=perdure.Approval())
+    async def pay(to: str) -> str:
+        return str(world.act(to))
+
+    async def step(run: Any) -> None:
+        log = run.state["log"]
+        try:
+            run.finish(await pay("ada"))
+        except PremiseChanged:
+            log.append("changed")
+
+    made = agent(step, status, pay)
+    first = await asked(stage, made)
+    (premised,) = (await stage.bodies(e.ApprovalRequested))[0].premises
+    assert premised.name == "status"
+    await decide(stage, "approve", first.id)
+    order["status"] = "sent"
+    second = await asked(stage, made)
+    assert second.id != first.id
+    assert not world.acts
+    (voided,) = await stage.bodies(e.ApprovalVoided)
+    assert (voided.id, voided.why) == (first.id, "the call ended without an act: PremiseChanged")
+    await decide(stage, "approve", second.id)
+    assert (await stage.run(made)).result == "ada"
+    assert await stage.state() == {"log": ["changed"]}
+    await stage.blameless(world)

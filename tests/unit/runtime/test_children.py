@@ -312,6 +312,13 @@ async def test_a_crash_anywhere_leaves_one_child_and_one_result(stage: Stage, wh
     await stage.blameless(world, run_id=CHILD)
 
 
+async def test_no_child_is_created_before_its_wait_is_durable(stage: Stage) -> None:
+    """Law 1: else a parent that goes another way after a crash would have a child that it knows nothing of."""
+    await stage.crash(parent(poster(World()), "a"), "child.created")
+    assert (await stage.store.row(CHILD)).parent == RUN
+    assert [wait.name for wait in await stage.bodies(e.WaitOpened)] == [CHILD]
+
+
 async def test_a_child_of_a_dead_process_goes_on_where_its_agent_is_served(stage: Stage) -> None:
     """Killed in the child's step: the child is carried on first, then its parent (O-071)."""
     world = World()

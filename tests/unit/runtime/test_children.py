@@ -313,7 +313,7 @@ async def test_a_crash_anywhere_leaves_one_child_and_one_result(stage: Stage, wh
 
 
 async def test_no_child_is_created_before_its_wait_is_durable(stage: Stage) -> None:
-    """Law 1: else a parent that goes another way after a crash would have a child that it knows nothing of."""
+    """Law 1: else a parent that goes another way after a crash had a child that it knows nothing of."""
     await stage.crash(parent(poster(World()), "a"), "child.created")
     assert (await stage.store.row(CHILD)).parent == RUN
     assert [wait.name for wait in await stage.bodies(e.WaitOpened)] == [CHILD]

@@ -1,0 +1,39 @@
+"""The story of a fact that changed: what examples/premise prints and what its page shows are what happens."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "premise"
+SCREEN = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def ran(place: Path, *command: str) -> str:
+    """What a command says, on both streams."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=place,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PERDURE")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_the_page_shows_what_happens(tmp_path: Path) -> None:
+    """Its first screen is the output; each line of the second stands in `perdure show`, in that order."""
+    printed, shown = SCREEN.findall((FOLDER / "README.md").read_text())
+    said = ran(tmp_path, str(FOLDER / "agent.py"))
+    assert sorted(said.splitlines()) == sorted(printed.splitlines())
+    lines = iter(ran(tmp_path, "-m", "perdure", "show", "trip-1").splitlines())
+    for wanted in shown.splitlines():
+        words = re.split(r"\s+", wanted)
+        assert any(all(word in line for word in words) for line in lines), wanted

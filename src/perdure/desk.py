@@ -33,7 +33,7 @@ from perdure.runtime import approvals, decisions, requests, senders
 from perdure.runtime.drive import Host
 from perdure.runtime.idle import end_cancelled
 from perdure.runtime.messages import foreseen
-from perdure.runtime.raising import check_raise, message_of, more_of
+from perdure.runtime.raising import check_part, check_raise, message_of, more_of
 from perdure.runtime.resolved import fit
 from perdure.state import events as e
 from perdure.state.fold import fold
@@ -154,13 +154,15 @@ class Desk:
         """Give a run more: `usd=1`, `tokens=`, `calls=`, `steps=`, `seconds=`; one held for it goes on.
 
         Recorded with who and why. Negative amounts take back what is neither spent nor reserved. Raises
-        BadSetting, NoSuchLimit, BudgetBelowSpent, RunEnded.
+        BadSetting, NoSuchLimit, BudgetBelowSpent, RunEnded, PartOfAnother.
         """
         amount = more_of(more)
         past = await load(self.store, run_id)
         if past.row.terminal:
             raise RunEnded(f"run {run_id} has ended as {past.row.status}", run_id=run_id)
         check_raise(run_id, past.record, amount)
+        if past.record.parent is not None and past.record.path:
+            check_part(run_id, (await load(self.store, past.record.parent)).record, amount)
         await self._send(run_id, "budget", message_of(amount, by, why))
 
     async def retry(self, run_id: str, *, by: str, restart: bool = False, note: str = "") -> None:

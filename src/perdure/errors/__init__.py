@@ -35,6 +35,7 @@ from perdure.errors.budgets import (
     NoSuchLimit,
     OtherBudget,
     OverBudget,
+    PartOfAnother,
     PriceUnknown,
 )
 from perdure.errors.calls import (
@@ -216,6 +217,7 @@ __all__ = [
     "OtherGoal",
     "OutcomeUnknown",
     "OverBudget",
+    "PartOfAnother",
     "PerdureError",
     "Poisoned",
     "PremiseChanged",

@@ -62,3 +62,14 @@ class OtherBudget(BudgetError):
     code = "B505"
     default_safe = "The run is as it was, and so is its budget."
     default_remedy = "carry it on without budget=, and raise it: perdure budget RUN --add usd=1 --why ..."
+
+
+class PartOfAnother(BudgetError):
+    """A child's budget was to be raised, and it is a part of its parent's.
+
+    The parent has reserved just this part: with more of it, the family could spend more than it was given.
+    """
+
+    code = "B506"
+    default_safe = "The child's budget is as it was, and so is its parent's."
+    default_remedy = "perdure cancel CHILD: the parent is told, and what the child has not spent comes back"

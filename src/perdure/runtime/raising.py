@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.clock import SECOND
-from perdure.errors import BadSetting, BudgetBelowSpent, NoSuchLimit, OtherBudget
+from perdure.errors import BadSetting, BudgetBelowSpent, NoSuchLimit, OtherBudget, PartOfAnother
 from perdure.state import events as e
 from perdure.state.amount import KINDS, Amount, Kind, Limits, billionths
 from perdure.state.ledger import reserved_of, spent_of
@@ -65,6 +65,16 @@ def check_raise(run_id: str, record: RunRecord, more: Amount) -> None:
                 f"run {run_id} has spent or reserved {told(kind, taken.of(kind))};"
                 f" {told(kind, limit + added)} would be below that",
                 run_id=run_id,
+            )
+
+
+def check_part(run_id: str, parent: RunRecord, more: Amount) -> None:
+    """Raises PartOfAnother where a child is to get more of what its parent has only so much of (law 7)."""
+    limits = None if parent.ledger is None or parent.ended is not None else parent.ledger.now
+    for kind in KINDS:
+        if limits is not None and limits.of(kind) is not None and more.of(kind) > 0:
+            raise PartOfAnother(
+                f"what run {run_id} may use of {kind} is a part of its parent's budget", run_id=run_id
             )
 
 

@@ -9,6 +9,8 @@ import pytest
 
 import perdure
 from perdure.agent import Budget, Held
+from perdure.errors import PartOfAnother
+from perdure.host import Runtime
 from perdure.state import events as e
 from perdure.state.amount import Amount
 from perdure.store.protocol import Query
@@ -80,6 +82,28 @@ async def test_limits_of_its_own_leave_the_rest_to_others(stage: Stage) -> None:
     assert held.reason == "over-budget"
     assert len(world) == 5
     assert len(await stage.store.list(Query(prefix=f"{RUN}."))) == 2
+    await sound(stage)
+
+
+async def test_a_child_is_given_no_more_than_its_parent_has_set_aside(stage: Stage) -> None:
+    """Else a family could spend more than it was given. What its parent does not limit can be raised."""
+    world = World()
+    child = caller(world)
+    part = Budget(calls=1, tokens=9)
+
+    async def step(run: Any) -> None:
+        run.finish(await run.spawn(child, 2, budget=part))
+
+    made = agent(step, name="parent", spawns=[child], budget=Budget(calls=10))
+    await stage.run(made)
+    [row] = await stage.store.list(Query(prefix=f"{RUN}."))
+    async with Runtime(stage.store, [made, child]) as desk:
+        with pytest.raises(PartOfAnother) as refused:
+            await desk.raise_budget(row.run_id, by="ana", calls=1)
+        await desk.raise_budget(row.run_id, by="ana", tokens=1)
+        await desk.raise_budget(row.run_id, by="ana", calls=0, tokens=1)
+    assert refused.value.code == "B506"
+    assert len(world) == 1
     await sound(stage)
 
 

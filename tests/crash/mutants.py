@@ -1,7 +1,7 @@
 """The engine, broken on purpose: each function breaks one promise in the process that calls it.
 
 They are for tests/crash/test_controls.py: a harness that stays silent about one of them proves nothing.
-Every mutant runs well as long as nobody kills it; only a crash at the right place brings the breakage out.
+Most run well as long as nobody kills them: only a crash at the right place brings the breakage out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure import codec
 from perdure.agent import Call
 from perdure.journal import live
 from perdure.recovery import verdicts
-from perdure.runtime import calls, drive, reconcile, runner, senders
+from perdure.runtime import calls, drive, premises, reconcile, runner, senders
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.execution import Execution
@@ -240,3 +240,17 @@ def ids_forgotten() -> None:
         return Message(run_id, f"{message_id}-{os.getpid()}-{next(numbers)}", kind, data)
 
     _patch(senders, "Message", anew)
+
+
+def premises_not_asked() -> None:
+    """An act is made without a look at what it rests on."""
+
+    async def skip(wanted: Any) -> None:
+        return
+
+    _patch(premises, "rest", skip)
+
+
+def facts_fresh_for_ever() -> None:
+    """What was read before a pause is not read again after it."""
+    _patch(premises, "_fresh", lambda wanted, fact, record: True)

@@ -32,6 +32,8 @@ MUTANTS = {
     "transaction_in_two": ("transfers", "transact.committed"),
     "cancel_not_fenced": ("cancelled", "run.claimed"),
     "reservation_given_back": ("thrifty", "call.acted+receipt.queued"),
+    "premises_not_asked": ("grounded", "call.acted"),
+    "facts_fresh_for_ever": ("grounded", "run.suspended"),
 }
 """Each mutant, the scenario that it is tried on, and the boundaries where it must show."""
 

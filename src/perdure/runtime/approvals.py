@@ -171,12 +171,17 @@ async def _void(wanted: Wanted, asked: ApprovalRecord, why: str) -> None:
 
 
 async def drop(wanted: Wanted) -> None:
-    """The call ended without an act, perhaps for a fact that changed: nothing is left to permit."""
+    """The call ended without an act, perhaps for a fact that changed: nothing is left to permit, and lists
+    show so at once, though the step may go on for long.
+    """
     asked, call = wanted.execution.record.approvals.get(wanted.path), wanted.call
-    if asked is not None and asked.open and call is not None:
+    if asked is None or call is None:
+        return
+    if asked.open:
         error = codec.decode(call.value) if call.standing == "failed" else {}
         kind = error.get("type", call.standing) if isinstance(error, dict) else call.standing
         await _void(wanted, asked, f"the call ended without an act: {kind}")
+    _tell_lists(wanted)
 
 
 # ---------------------------------------------------------------------------------------------- refusals

@@ -28,7 +28,7 @@ from perdure.runtime.resolved import unknown_hold
 from perdure.runtime.wanted import Wanted
 from perdure.state import events as e
 from perdure.state.facts import fact_key
-from perdure.state.record import FactRecord
+from perdure.state.record import FactRecord, RunRecord
 
 PATIENCE_SECONDS = 10.0
 """An intent may take at least so long to become durable, however short `fresh_for` is: else a slow disk would
@@ -338,8 +338,21 @@ async def _refuse(
     attempt = 1 if call is None else call.attempt + 1
     again = isinstance(error, PremiseUnread) and _may_retry(wanted, attempt)
     settled = e.CallSettled(wanted.path, "not_done", value, wanted.head, not again, attempt)
-    await drive.journal.append(*bodies, *(found or ()), settled)
+
+    def refuse(record: RunRecord) -> tuple[e.AnyBody, ...]:
+        void = () if again else _void(record, wanted.path, error)
+        return (*bodies, *(found or ()), settled, *void)
+
+    await drive.journal.decide(refuse)
     reached("premise.changed")
+
+
+def _void(record: RunRecord, path: str, error: PremiseChanged | PremiseUnread) -> tuple[e.AnyBody, ...]:
+    """The end of the permission of a call that ends: in the same commit, or a crash would leave it open."""
+    asked = record.approvals.get(path)
+    if asked is None or not asked.open:
+        return ()
+    return (e.ApprovalVoided(path, asked.id, f"the call ended without an act: {type(error).__name__}"),)
 
 
 def _may_retry(wanted: Wanted, attempt: int) -> bool:

@@ -17,7 +17,7 @@ from perdure import codec
 from perdure.agent import Call
 from perdure.journal import live
 from perdure.recovery import verdicts
-from perdure.runtime import calls, drive, premises, reconcile, runner, senders
+from perdure.runtime import calls, drive, identity, premises, reconcile, runner, senders
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.execution import Execution
@@ -77,13 +77,13 @@ def settled_calls_made_again() -> None:
 
 def key_changed_on_resend() -> None:
     """Each attempt has a key of its own."""
-    identity = calls._identity
+    plain = identity.identity
 
     def fresh(wanted: Any, seconds: float) -> Call:
-        call = identity(wanted, seconds)
+        call = plain(wanted, seconds)
         return replace(call, key=f"{call.key}-{call.attempt}")
 
-    _patch(calls, "_identity", fresh)
+    _patch(calls, "identity", fresh)
 
 
 def irreversible_retried() -> None:

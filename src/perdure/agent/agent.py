@@ -333,7 +333,12 @@ class Agent(Generic[S, G, R]):
         return declare
 
     def authorize(self, fn: Authorize) -> Authorize:
-        """Declare who may make which call: `(who: Principal, call: Call) -> bool`, plain or async."""
+        """Declare who may make which call: `(who: Principal, call: Call) -> bool`, plain or async.
+
+        Asked before each attempt of each call, reads and models too. Unless it gives True the call is not
+        made and the run is held, `not-permitted`; so is a run without a principal. A plain function runs on
+        the event loop.
+        """
         if self.authorize_fn is not None:
             raise self._bad(
                 f"it has two authorize functions: {origin_of(self.authorize_fn)} and {origin_of(fn)}"

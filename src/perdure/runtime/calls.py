@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Call, Delegate, NotDone, Tool, call_scope
-from perdure.clock import SECOND
 from perdure.errors import (
     ApprovalDenied,
     ApprovalExpired,
@@ -51,6 +50,7 @@ from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Execution, Interrupted
 from perdure.runtime.giving_up import give_up, told
 from perdure.runtime.head import check_size, head_of
+from perdure.runtime.identity import identity
 from perdure.runtime.messages import late_events
 from perdure.runtime.mismatch import of_call
 from perdure.runtime.resolved import unknown_hold
@@ -239,11 +239,6 @@ def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
     return failed
 
 
-def call_key(drive: Drive, path: str, head: e.CallHead, round_: int) -> str:
-    """The key that the other side may use to recognise this act; unchanged on a re-send."""
-    return codec.digest(drive.run_id.encode(), path.encode(), head.digest, str(round_).encode()).hex()
-
-
 async def _attempt(wanted: Wanted) -> None:
     """Intend, act, settle: once. Afterwards the record says what came of it."""
     options, host = wanted.tool.options, wanted.drive.host
@@ -271,7 +266,7 @@ async def _admitted(wanted: Wanted) -> None:
                 return
         await _made(wanted)
     except PriceUnknown as error:
-        call = _identity(wanted, 0.0)
+        call = identity(wanted, 0.0)
         await wanted.drive.journal.append(_failed(call, wanted.head, error, final=True))
     finally:
         wanted.drive.purse.drop(wanted.path)
@@ -281,7 +276,7 @@ async def _made(wanted: Wanted) -> None:
     drive, effect = wanted.drive, wanted.head.effect
     timeout = wanted.tool.options.timeout
     seconds = timeout.total_seconds() if timeout is not None else 0.0
-    call = _identity(wanted, seconds)
+    call = identity(wanted, seconds)
     if effect == "transactional":
         await _transact(wanted, call)
         return
@@ -326,28 +321,6 @@ def _intent(wanted: Wanted, call: Call) -> e.CallIntended:
         seen,
         wanted.reserved,
         wanted.rests_on,
-    )
-
-
-def _identity(wanted: Wanted, seconds: float) -> Call:
-    """What the tool and the other side know the attempt by."""
-    drive, tool, before = wanted.drive, wanted.tool, wanted.call
-    if before is not None and before.standing != "retrying":
-        key = before.key
-    else:
-        key = call_key(drive, wanted.path, wanted.head, 0 if before is None else before.round)
-    return Call(
-        key=key,
-        run_id=drive.run_id,
-        path=wanted.path,
-        attempt=1 if before is None else before.attempt + 1,
-        args=wanted.args,
-        model=tool.model_name,
-        principal=drive.principal,
-        deadline=drive.host.clock.now() + int(seconds * SECOND) if seconds else None,
-        tx=None,
-        effect=wanted.head.effect,
-        tool=tool.name,
     )
 
 

@@ -92,9 +92,8 @@ async def _authorize(wanted: Wanted) -> None:
 
 async def _refusal(fn: Authorize, who: Principal, call: Call) -> str:
     """Why the call may not be made; empty if it may. Whatever is not a clear yes is a no."""
-    token = call_scope.set(
-        replace(call, effect="read")
-    )  # what it calls is no call of the step, and only reads
+    # What it calls is no call of the step, and only reads.
+    token = call_scope.set(replace(call, effect="read"))
     patience = asyncio.timeout(ANSWER_SECONDS)
     try:
         async with patience:

@@ -84,8 +84,11 @@ class Ledger:
         try:
             db.set_busy_timeout(5000)
             db.execute("PRAGMA synchronous = FULL")
+            # Two processes may open a new book at once: only a lock that is taken at the start is waited for.
+            db.execute("BEGIN IMMEDIATE")
             with db:
                 db.execute(_TABLES)
+            db.execute("COMMIT")
             yield db
         finally:
             db.close()

@@ -202,7 +202,9 @@ def _ours() -> Counter[str]:
     gc.collect()
     kinds = (type(one) for one in gc.get_objects())
     return Counter(
-        kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("perdure") or kind is asyncio.Task
+        kind.__qualname__
+        for kind in kinds
+        if str(kind.__module__).startswith("perdure") or kind is asyncio.Task
     )
 
 

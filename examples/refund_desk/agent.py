@@ -1,8 +1,8 @@
 """The whole of an agent, typed: state, goal and result, a fact, a tool with everything declared, a method.
 
 `python examples/refund_desk/agent.py` runs it; the model is scripted, shop and bank are objects in this file.
-It passes `mypy --strict`. The order is read again before it is paid back; this refund is small enough to need no
-approval.
+It passes `mypy --strict`. The order is read again before it is paid back; this refund is small enough
+to need no approval.
 """
 
 from __future__ import annotations

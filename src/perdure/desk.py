@@ -157,9 +157,7 @@ class Desk:
         BadSetting, NoSuchLimit, BudgetBelowSpent, RunEnded, PartOfAnother.
         """
         amount = more_of(more)
-        past = await load(self.store, run_id)
-        if past.row.terminal:
-            raise RunEnded(f"run {run_id} has ended as {past.row.status}", run_id=run_id)
+        past = await self._going_on(run_id)
         check_raise(run_id, past.record, amount)
         if past.record.parent is not None and past.record.path:
             check_part(run_id, (await load(self.store, past.record.parent)).record, amount)
@@ -179,10 +177,14 @@ class Desk:
             )
         await self._send(run_id, "retry", {"by": by, "note": note, "restart": restart})
 
-    async def _held(self, run_id: str) -> Past:
+    async def _going_on(self, run_id: str) -> Past:
         past = await load(self.store, run_id)
         if past.row.terminal:
             raise RunEnded(f"run {run_id} has ended as {past.row.status}", run_id=run_id)
+        return past
+
+    async def _held(self, run_id: str) -> Past:
+        past = await self._going_on(run_id)
         if past.record.held is None:
             raise NothingToResolve(f"run {run_id} is not held", run_id=run_id)
         return past

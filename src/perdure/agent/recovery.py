@@ -74,24 +74,25 @@ class Recovery(Struct, frozen=True):
         lines += [f"Nothing was done from {_moment(gap.since)} to {_moment(gap.until)}." for gap in self.gaps]
         lines += [f"Changed: the code ({difference})." for gap in self.gaps for difference in gap.differences]
         lines += [
-            f"Changed: {_called(one.fact, one.args)} was {one.was!r:.200}, now it is {one.now!r:.200}."
+            f"Changed: {called(one.fact, one.args)} was {one.was!r:.200}, now it is {one.now!r:.200}."
             for one in self.changed
         ]
         lines += [
-            f"Unknown: whether {_called(call.tool, call.args)} happened. Look before doing it again."
+            f"Unknown: whether {called(call.tool, call.args)} happened. Look before doing it again."
             for call in self.unknown
         ]
         lines += [f"Done, do not repeat: {_outcome(call)}" for call in self.done if call.outcome == "done"]
-        lines += [f"Failed: {_called(call.tool, call.args)}." for call in self.done if call.outcome != "done"]
+        lines += [f"Failed: {called(call.tool, call.args)}." for call in self.done if call.outcome != "done"]
         note = "\n".join(lines)
         return note if len(note) <= NOTE_MOST else note[: NOTE_MOST - 20].rstrip() + "\n(and more)"
 
 
 def _outcome(call: DoneCall) -> str:
-    return f"{_called(call.tool, call.args)} = {call.result!r:.200}."
+    return f"{called(call.tool, call.args)} = {call.result!r:.200}."
 
 
-def _called(name: str, args: dict[str, Any]) -> str:
+def called(name: str, args: dict[str, Any]) -> str:
+    """A call in one line, as in `refund(order_id='o-77', cents=1200)`; long values are cut."""
     return f"{name}({', '.join(f'{key}={value!r:.60}' for key, value in args.items())})"
 
 

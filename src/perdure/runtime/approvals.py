@@ -80,8 +80,7 @@ async def permission(wanted: Wanted) -> Permission:
             if asked is not None and asked.open:
                 await _void(wanted, asked, "the call no longer needs an approval")
             return _NONE_NEEDED
-        if execution.record.cancel is not None or execution.record.held is not None:
-            branch.unwind("cancelled or held")
+        execution.forbid(branch)
         if asked is None or asked.standing in ("voided", "expired"):
             await _ask(wanted)
         elif asked.standing == "denied":

@@ -54,7 +54,7 @@ from perdure.runtime.identity import identity
 from perdure.runtime.messages import late_events
 from perdure.runtime.mismatch import of_call
 from perdure.runtime.resolved import unknown_hold
-from perdure.runtime.wanted import NOTHING, Wanted
+from perdure.runtime.wanted import NOTHING, Wanted, may_retry
 from perdure.state import events as e
 from perdure.state.record import CallRecord
 from perdure.store.protocol import Tx
@@ -303,7 +303,7 @@ async def _queue_intent(wanted: Wanted, call: Call) -> int:
 
     Returns the event up to which the journal must be durable before the step is given the result.
     """
-    guards.forbid(wanted)
+    wanted.execution.forbid(wanted.branch)
     reached("intent.queue")
     seq = await wanted.drive.journal.append(_intent(wanted, call))
     reached("intent.queued")
@@ -328,7 +328,7 @@ async def _intend(wanted: Wanted, call: Call) -> bool:
     """Make the intent durable. False: a message that came first has settled the call."""
     drive = wanted.drive
     while True:
-        guards.forbid(wanted)
+        wanted.execution.forbid(wanted.branch)
         if wanted.settled:
             return False
         if not guards.holds(wanted):
@@ -404,11 +404,11 @@ def _outcome(wanted: Wanted, call: Call, end: BodyEnd) -> e.CallSettled | e.Call
         except _UNFIT as unfit:
             return replace(_failed(call, own, unfit, final=True), usage=usage)
     if isinstance(error, NotDone) or not end.called:
-        return _failed(call, own, error, final=not _may_retry(tool, call), outcome="not_done")
+        return _failed(call, own, error, final=not may_retry(tool, call.attempt), outcome="not_done")
     if isinstance(error, tool.options.raises):
         return _failed(call, own, error, final=True)
     if not acting:
-        failed = _failed(call, own, error, final=not _may_retry(tool, call))
+        failed = _failed(call, own, error, final=not may_retry(tool, call.attempt))
         return replace(failed, usage=budgets.used_by_failure(wanted, error))
     detail = f"{type(error).__name__}: {error}"[:500]
     return e.CallUnknown(call.path, _cause(error), wanted.drive.host.store.now(), detail)
@@ -444,11 +444,6 @@ def _not_sent(path: str, attempt: int, why: str, usage: e.Usage | None = None) -
     return e.CallSettled(path, "not_done", codec.encode(error), None, False, attempt, usage=usage)
 
 
-def _may_retry(tool: Tool[..., Any], call: Call) -> bool:
-    retry = tool.options.retry
-    return retry is not None and call.attempt < retry.attempts
-
-
 def _backoff(tool: Tool[..., Any], attempt: int) -> float:
     retry = tool.options.retry
     return 0.0 if retry is None else retry.delay(attempt)
@@ -481,7 +476,7 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         injected = await tool.inject(call, drive.host.providers)
         await drive.lease_outlasts(0.0)
         seconds = timeout.total_seconds() if timeout else 1.0
-        guards.forbid(wanted)
+        wanted.execution.forbid(wanted.branch)
         if not guards.holds(wanted):
             return
         await drive.journal.transact(act, seconds=seconds, fences=_fences(wanted))
@@ -492,7 +487,7 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         raise
     except Exception as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
         wanted.result = NOTHING
-        final = isinstance(error, (*_UNFIT, *tool.options.raises)) or not _may_retry(tool, call)
+        final = isinstance(error, (*_UNFIT, *tool.options.raises)) or not may_retry(tool, call.attempt)
         outcome: e.Outcome = "not_done" if isinstance(error, NotDone | ProviderFailed) else "failed"
         await drive.journal.append(_failed(call, head, error, final=final, outcome=outcome))
     finally:

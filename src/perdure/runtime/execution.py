@@ -121,6 +121,18 @@ class Execution:
         """The run as folded so far."""
         return self.drive.journal.record
 
+    def forbid(self, branch: Branch) -> None:
+        """What a message may forbid: unwinds the branch if the run is cancelled or held.
+
+        Where fences are taken this is asked again, with no await between: another branch may have read the
+        message meanwhile, and then the fence would let the act pass.
+        """
+        record = self.record
+        if record.cancel is not None:
+            branch.unwind("cancelled")
+        if record.held is not None:
+            branch.unwind("held")
+
     @property
     def ended(self) -> tuple[str, bytes] | None:
         """Status and value of the ending that the step has asked for."""

@@ -35,7 +35,7 @@ async def guard(wanted: Wanted) -> None:
     execution, options = wanted.execution, wanted.tool.options
     if execution.drive.has_not_looked:
         await execution.drive.glance()
-    forbid(wanted)
+    execution.forbid(wanted.branch)
     wanted.grounds = Grounds()
     approvals.apply_edit(wanted)
     await _authorize(wanted)
@@ -53,23 +53,12 @@ async def guard(wanted: Wanted) -> None:
         wanted.grounds = Grounds(permission.facts, min(ends, default=None))
     elif until is not None:
         wanted.grounds = Grounds(not_after=until)
-    forbid(wanted)
+    execution.forbid(wanted.branch)
 
 
 def holds(wanted: Wanted) -> bool:
     """Whether what the guards found is still so. Asked where fences are taken, with no await between."""
     return approvals.holds(wanted) and premises.hold(wanted)
-
-
-def forbid(wanted: Wanted) -> None:
-    """What a message may forbid. Where fences are taken this is asked again, with no await between: another
-    branch may have read the message meanwhile, and then the fence would let the act pass.
-    """
-    record = wanted.execution.record
-    if record.cancel is not None:
-        wanted.branch.unwind("cancelled")
-    if record.held is not None:
-        wanted.branch.unwind("held")
 
 
 # ------------------------------------------------------------------------------- is the principal permitted?
@@ -85,7 +74,7 @@ async def _authorize(wanted: Wanted) -> None:
         why = "the run was started without a principal"
     else:
         why = await _refusal(fn, drive.principal, identity(wanted, 0.0))
-        forbid(wanted)  # a message may have come while it was asked
+        wanted.execution.forbid(wanted.branch)  # a message may have come while it was asked
     if why and not wanted.settled:
         execution.hold(wanted.branch, _not_permitted(wanted, why))
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from perdure import codec
+from perdure.runtime.questions import open_waits
 from perdure.state import events as e
 from perdure.state.amount import KINDS, Amount
 from perdure.state.ledger import spent_of
@@ -59,7 +60,7 @@ class Begun(Struct, frozen=True):
 
 def open_children(record: RunRecord) -> list[WaitRecord]:
     """The waits for children that have not told their end."""
-    return [wait for wait in record.waits.values() if wait.kind == "child" and not wait.closed]
+    return open_waits(record, "child")
 
 
 class Told(Struct, frozen=True):

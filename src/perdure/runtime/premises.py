@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from perdure import codec
 from perdure.agent import Call, Premise, Tool
+from perdure.agent.recovery import called
 from perdure.clock import SECOND
 from perdure.errors import NotStorable, PremiseChanged, PremiseUnread, ShapeMismatch
 from perdure.journal import history
@@ -25,7 +26,7 @@ from perdure.runtime.boundary import reached
 from perdure.runtime.execution import Execution
 from perdure.runtime.head import check_size, head_of
 from perdure.runtime.resolved import unknown_hold
-from perdure.runtime.wanted import Wanted
+from perdure.runtime.wanted import Wanted, may_retry
 from perdure.state import events as e
 from perdure.state.facts import fact_key
 from perdure.state.record import FactRecord, RunRecord
@@ -254,7 +255,7 @@ def _unread(
 ) -> PremiseUnread:
     why = f"{type(error).__name__}: {getattr(error, 'what', error)}"[:SHOWN]
     return PremiseUnread(
-        f"{_shown(fact.name, args)} could not be read before {wanted.tool.name}: {why}",
+        f"{called(fact.name, args)} could not be read before {wanted.tool.name}: {why}",
         fact=fact.name,
         path=wanted.path,
     )
@@ -302,7 +303,7 @@ async def _changed(wanted: Wanted, bodies: list[e.FactRead], changed: list[_Foun
         e.FactChanged(wanted.path, one.fact.name, _args(one.args), one.was or b"", one.now) for one in changed
     ]
     told = "; ".join(
-        f"{_shown(one.fact.name, one.args)} was {_value(one.was)}, now it is {_value(one.now)}"
+        f"{called(one.fact.name, one.args)} was {_value(one.was)}, now it is {_value(one.now)}"
         for one in changed
     )
     first = changed[0]
@@ -336,7 +337,7 @@ async def _refuse(
         wanted.execution.hold(wanted.branch, unknown_hold(drive.run_id, call, detail))
     value = codec.encode(codec.encode_error(error))
     attempt = 1 if call is None else call.attempt + 1
-    again = isinstance(error, PremiseUnread) and _may_retry(wanted, attempt)
+    again = isinstance(error, PremiseUnread) and may_retry(wanted.tool, attempt)
     settled = e.CallSettled(wanted.path, "not_done", value, wanted.head, not again, attempt)
 
     def refuse(record: RunRecord) -> tuple[e.AnyBody, ...]:
@@ -355,11 +356,6 @@ def _void(record: RunRecord, path: str, error: PremiseChanged | PremiseUnread) -
     return (e.ApprovalVoided(path, asked.id, f"the call ended without an act: {type(error).__name__}"),)
 
 
-def _may_retry(wanted: Wanted, attempt: int) -> bool:
-    retry = wanted.tool.options.retry
-    return retry is not None and attempt < retry.attempts
-
-
 def _args(args: dict[str, Any]) -> bytes:
     return codec.encode(args)
 
@@ -371,7 +367,3 @@ def _fitting(value: bytes | None, room: int) -> Any:
 
 def _value(value: bytes | None) -> str:
     return f"{codec.decode(value)!r:.{SHOWN}}" if value else "something else"
-
-
-def _shown(name: str, args: dict[str, Any]) -> str:
-    return f"{name}({', '.join(f'{key}={value!r:.60}' for key, value in args.items())})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -43,7 +44,7 @@ from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.record import RunRecord
-from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, RowChange
+from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, Message, RowChange
 
 log = logging.getLogger("perdure.run")
 
@@ -172,8 +173,7 @@ class Runner:
         if self.ride is None:
             await self.host.store.release(self.claimed.row.run_id, self.claimed.row.epoch)
         elif not self.ride.journal.closed:
-            self.host.leases.drop(self.ride.run_id, self.lose)  # as in _close
-            await self.ride.journal.close(RowChange(due_at=0))
+            await self._give_back(self.ride, RowChange(due_at=0))
 
     async def hand_over(self) -> None:
         """What acts came to and could not be written reaches whoever drives the run next, as late results."""
@@ -460,20 +460,24 @@ class Runner:
         held = status == "held"
         info, asks = row_info(ride.record, why), asks_people(ride.record)
         change = RowChange(status=status, due_at=due_at, info=info, progress=held, asks=asks)
-        # The next write gives the lease back; a renewal that came after it would take it for lost.
-        self.host.leases.drop(ride.run_id, self.lose)
-        await ride.journal.close(change)
+        await self._give_back(ride, change)
         self.over = True
+
+    async def _give_back(
+        self, ride: Drive, change: RowChange, *last: e.AnyBody, outbox: Sequence[Message] = ()
+    ) -> None:
+        """The last write, which gives the lease back; a renewal that came after it would take it for lost."""
+        self.host.leases.drop(ride.run_id, self.lose)
+        await ride.journal.close(change, *last, outbox=outbox)
 
     async def _finish(self, ride: Drive, status: Any, value: bytes, *last: e.StepCommitted) -> None:
         """End the run: its last step, its result and its row in one commit, or none of them."""
         reached("run.finish")
         info = row_info(ride.record, "", steps=len(last))
         change = RowChange(status=status, due_at=NEVER, terminal=True, info=info)
-        self.host.leases.drop(ride.run_id, self.lose)  # as in _close
         end = e.RunFinished(status, value)
         outbox = lineage.report(ride.run_id, ride.record, end, steps=len(last))
-        await ride.journal.close(change, *last, end, outbox=outbox)
+        await self._give_back(ride, change, *last, end, outbox=outbox)
         self.over = True
         reached("run.finished")
 

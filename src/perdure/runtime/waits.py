@@ -122,7 +122,7 @@ async def _closed(
     if wait is not None and wait.closed:
         return wait.closed
     await execution.go_live(branch, path, named(awaited.kind, awaited.name))
-    _forbid(execution, branch)
+    execution.forbid(branch)
     opened = None
     if wait is None:
         deadline = NEVER if awaited.seconds is None else now() + round(awaited.seconds * SECOND)
@@ -149,13 +149,6 @@ async def _closed(
         execution.suspend(branch, wait.deadline, f"waits for {words(wait)}")
     reached("wait.closed")
     return wait.closed
-
-
-def _forbid(execution: Execution, branch: Branch) -> None:
-    """What a message may forbid."""
-    record = execution.drive.record
-    if record.cancel is not None or record.held is not None:
-        branch.unwind("cancelled" if record.cancel is not None else "held")
 
 
 async def _set_going(
@@ -186,7 +179,7 @@ async def _intend(execution: Execution, branch: Branch, opened: e.WaitOpened) ->
     """Make the wait durable before what it waits for is set going, and never after a cancel (law 17)."""
     drive = execution.drive
     while True:
-        _forbid(execution, branch)
+        execution.forbid(branch)
         try:
             await drive.journal.intend((opened,), Fences(inbox_seen=drive.inbox_seen))
             return

@@ -82,3 +82,9 @@ class Wanted(Struct, eq=False):
     def rests_on(self) -> tuple[int, ...]:
         """The events that recorded its premises."""
         return tuple(premise.seq for premise in self.premises)
+
+
+def may_retry(tool: Tool[..., Any], attempt: int) -> bool:
+    """Whether a definite failure of this attempt (from 1) may be tried again."""
+    retry = tool.options.retry
+    return retry is not None and attempt < retry.attempts

@@ -261,7 +261,8 @@ class Tool(Declared, Generic[P, R_co]):
     def undo(self, fn: Callable[V, T]) -> Callable[V, T]:
         """Declare the compensation of a done call.
 
-        It takes the tool's parameters. Raises BadDeclaration (C102).
+        It takes the tool's parameters. It is checked and kept; no run calls it yet. Raises BadDeclaration
+        (C102).
         """
         return cast(Callable[V, T], self._add_hook("undo", fn))
 

@@ -19,11 +19,12 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from perdure.agent import Agent
-from perdure.host import Runtime
+from perdure.host import PATIENCE, Runtime
 from perdure.store.protocol import Query
 from perdure.store.sqlite import SQLiteStore
 from perdure.testing.crash.clock import HurriedClock
@@ -105,11 +106,12 @@ class _Batch:
     def run(self) -> None:
         while not self._total.offences:
             wait = self._chance.uniform(0.0, self._storm.longest)
-            if self._total.kills >= self._storm.kills:
-                wait = float(LIFE_SECONDS)
-            killed, code = self._live(wait)
+            last = self._total.kills >= self._storm.kills
+            killed, code = self._live(float(LIFE_SECONDS) if last else wait)
             self._total.kills += killed
             looks = self._judge(f"kill {self._total.kills}")
+            if killed and last:
+                self._complain("the last worker", [f"its runs have not ended in {LIFE_SECONDS} s"])
             if not killed:
                 if code:
                     self._complain("the worker", [f"it ended with exit code {code}: {self._words()}"])
@@ -225,13 +227,15 @@ async def _work(runs: Mapping[str, Scenario], ground: Ground, telling: int) -> N
 
 
 async def _attend(runs: Mapping[str, Scenario], place: Place) -> None:
-    """People look after held runs until every run has ended."""
+    """People look after runs that are held, or wait for longer than a caller would, until all have ended."""
     while True:
         rows = await place.runtime.store.list(Query(open_only=True, limit=len(runs)))
         if not rows:
             return
+        late = place.runtime.store.now() + PATIENCE // timedelta(microseconds=1)
         for row in rows:
-            if row.status == "held" and not row.pending and row.worker is None:
+            stopped = row.status == "held" or (row.status == "waiting" and row.due_at > late)
+            if stopped and not row.pending and row.worker is None:
                 outcome = await place.runtime.outcome(row.run_id)
                 await runs[row.run_id].person(place, row.run_id, outcome)
         await asyncio.sleep(PERSON_SECONDS)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from perdure.agent import Agent
@@ -54,6 +54,7 @@ class Worker:
         self.drain_seconds = drain_seconds
         self._served = {name: frozenset[str]() for name in self.agents}
         self._drives: set[asyncio.Task[None]] = set()
+        self._driven: dict[str, asyncio.Task[None] | None] = {}  # the last drive of a run that goes on here
         self._rests: dict[str, float] = {}  # of runs whose last drive failed here
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
@@ -106,11 +107,22 @@ class Worker:
         self._freed.set()
 
     async def _drive(self, claimed: Claimed, since: float) -> None:
-        run_id = claimed.row.run_id
-        rest = self._rests.pop(run_id, 0.0)
+        run_id, mine = claimed.row.run_id, asyncio.current_task()
+        before, self._driven[run_id] = self._driven.get(run_id), mine
         try:
+            if before is not None:  # it has given the lease back, and may not have told yet that it failed
+                await self._keep(claimed, asyncio.wait([before]))
+            rest = self._rests.pop(run_id, 0.0)
             if rest:
-                await self._rest(claimed, rest)
+                await self._keep(claimed, self._sleep(rest))
+            await self._try(claimed, since, rest)
+        finally:
+            if self._driven[run_id] is mine:
+                del self._driven[run_id]
+
+    async def _try(self, claimed: Claimed, since: float, rest: float) -> None:
+        run_id = claimed.row.run_id
+        try:
             agent = self.agents[claimed.row.agent]
             await drive(self.host, agent, claimed, since, check=self.check, draining=self._stopping)
             return
@@ -120,10 +132,12 @@ class Worker:
             log.exception("run %s: the engine failed; its lease lapses and the run is claimed again", run_id)
         self._rests[run_id] = min(max(2 * rest, RETRY_SECONDS), SCAN_SECONDS, self.host.leases.seconds / 4)
 
-    async def _rest(self, claimed: Claimed, seconds: float) -> None:
-        """Keep the lease of a run that cannot be driven: it is not tried as fast as a store can claim."""
+    async def _keep(self, claimed: Claimed, until: Coroutine[Any, Any, object]) -> None:
+        """Keep the lease of a run that is not driven yet; one that failed is not tried as fast as a store can
+        claim.
+        """
         try:
-            await self._sleep(seconds)
+            await until
         except asyncio.CancelledError:
             await asyncio.shield(self.host.store.release(claimed.row.run_id, claimed.row.epoch))
             raise

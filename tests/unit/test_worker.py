@@ -253,6 +253,40 @@ async def test_a_run_that_cannot_be_driven_rests_and_keeps_nobody_waiting(
     assert (await load(store, "bad")).record.resumes == 0  # nothing was written before it could be read
 
 
+class Dawdling(Shaky):
+    """A store that gives a lease back at once and says so only when `told` is set."""
+
+    def __init__(self, clock: MovableClock) -> None:
+        super().__init__(clock)
+        self.told = asyncio.Event()
+        self.given_back = 0
+
+    async def release(self, run_id: str, epoch: int) -> None:
+        """Give back, and be slow to tell."""
+        await super().release(run_id, epoch)
+        self.given_back += 1
+        await self.told.wait()
+
+
+async def test_a_run_is_claimed_again_before_its_drive_has_ended() -> None:
+    """The new drive waits for the old one, and knows by then that it failed."""
+    clock = MovableClock()
+    store, gate = Dawdling(clock), Gate()
+    await store.open()
+    store.fails["r"] = 10
+    async with served(store, clock, gate.agent) as place:
+        try:
+            await place.start(gate.agent, "r", "ada")
+            await until(lambda: store.given_back)
+            await until(lambda: store._runs["r"].standing.epoch >= 2)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert store.fails["r"] == 9
+        finally:
+            store.told.set()
+        await until(lambda: store.fails["r"] == 8)
+
+
 async def test_a_store_that_fails_is_asked_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

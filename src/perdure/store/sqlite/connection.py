@@ -43,6 +43,9 @@ PAGE_BYTES = 4096
 WAL_LIMIT_BYTES = 8 << 20
 """What is left of the write-ahead log's file once a checkpoint has emptied it."""
 
+FIRST_FRAME_BYTES = 32 + 24 + PAGE_BYTES
+"""A log shorter than its head and one frame holds no page (SQLite: Database File Format, the WAL format)."""
+
 _MAGIC = b"SQLite format 3\0"
 _HEAD_BYTES = 100
 
@@ -75,8 +78,9 @@ def open_quietly(path: str, busy_seconds: float) -> tuple[apsw.Connection, bool]
     """A connection that reads and leaves no trace: no file is made, none is changed, whoever else is there.
 
     The second value is True if it sees the files alone, as they are now: whoever reads must look whether they
-    changed meanwhile. An empty log is left out. A log that has an index is read through it, without marking
-    anything in it; one without an index belongs to nobody who lives, and is indexed in memory.
+    changed meanwhile. A log without a page is left out: SQLite takes one that was cut short there for locked.
+    A log that has an index is read through it, without marking anything in it; one without an index belongs
+    to nobody who lives, and is indexed in memory.
     Raises StoreUnavailable, also for a file whose making was cut short: nothing was ever acknowledged in it.
     """
     check_file(path)
@@ -85,7 +89,7 @@ def open_quietly(path: str, busy_seconds: float) -> tuple[apsw.Connection, bool]
         what = f"the making of {path} was cut short, and nothing was kept in it yet"
         remedy = "start a run or a worker with this store: that makes it to its end"
         raise StoreUnavailable(what, remedy=remedy, path=path)
-    if not _size(path + "-wal"):
+    if _size(path + "-wal") < FIRST_FRAME_BYTES:
         return _reading(path, "mode=ro&immutable=1", busy_seconds), True
     if os.path.exists(path + "-shm"):
         return _reading(path, "mode=ro&readonly_shm=1", busy_seconds), False

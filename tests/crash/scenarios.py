@@ -331,8 +331,12 @@ waits = Scenario("waits", _waits, person=_obliging)
 
 
 def _cancelled(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
-    """A person cancels the run while a read is under way; nothing may be intended after that."""
-    doomed = Agent("doomed", state=dict, start=lambda goal: {"n": 0})
+    """A person cancels the run while a read is under way; nothing may be intended after that.
+
+    Every step is durable before the next begins: a cancel finds what is durable, and a read waits for
+    nothing, so that it could otherwise come upon a step that a kill then takes back.
+    """
+    doomed = Agent("doomed", state=dict, start=lambda goal: {"n": 0}, durability="step")
 
     @doomed.tool(effect="irreversible")
     async def post(n: int) -> int:

@@ -1,9 +1,7 @@
 """What must hold between a run's journal and what the outside saw of it.
 
 `offences` holds a run's events against the acts that the outside recorded, and says in words what should
-not be: laws 2, 3, 4, 8, 10, 15 and 17, and the life of each call. It judges what is written and never asks
-the engine, so that a broken engine cannot excuse itself. It reads no store, no clock and no file.
-not be: laws 2, 3, 4, 10, 15 and 17, the life of each call, and what acts rest on. It judges what is
+not be: laws 2, 3, 4, 8, 10, 15 and 17, the life of each call, and what acts rest on. It judges what is
 written and never asks the engine, so that a broken engine cannot excuse itself. It reads no store, no clock
 and no file.
 """

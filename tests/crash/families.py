@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.agent import Agent, Done, NotDone, current_call
+from perdure.agent import Agent, Call, Done, NotDone, Principal, current_call
 from perdure.errors import NoSuchRun
 from perdure.journal import load
 from perdure.testing.crash.outside import Outside, reply_of
@@ -67,6 +67,10 @@ def _family(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
     async def delegate(run: Any) -> None:
         run.finish(await run.spawn(worker, run.goal))
 
+    @head.authorize
+    def allowed(who: Principal, call: Call) -> bool:
+        return who.id == "carl"
+
     @head.tool(effect="idempotent")
     async def ring(n: int) -> int:
         return int(outside.act(n))
@@ -84,7 +88,7 @@ def _family(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
     return head
 
 
-family = Scenario("family", _family, person=_truthful_to_all, kin=_CHILDREN)
+family = Scenario("family", _family, person=_truthful_to_all, kin=_CHILDREN, principal=Principal("carl"))
 
 
 def _recalled(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:

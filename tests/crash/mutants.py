@@ -17,7 +17,7 @@ from perdure import codec
 from perdure.agent import Call
 from perdure.journal import live
 from perdure.recovery import verdicts
-from perdure.runtime import calls, drive, identity, premises, reconcile, runner, senders
+from perdure.runtime import calls, drive, identity, premises, reconcile, rights, runner, senders
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.execution import Execution
@@ -254,3 +254,13 @@ def premises_not_asked() -> None:
 def facts_fresh_for_ever() -> None:
     """What was read before a pause is not read again after it."""
     _patch(premises, "_fresh", lambda wanted, fact, record: True)
+
+
+def rights_not_asked_again() -> None:
+    """Whoever resumes a run takes its principal's rights for granted."""
+    ask = rights.refusal
+
+    async def trusting(ride: Any, call: Any) -> str:
+        return "" if ride.record.resumes else await ask(ride, call)
+
+    _patch(rights, "refusal", trusting)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
-from perdure.agent import Agent, Approval, ApprovalRequest, Hybrid, Principal
+from perdure.agent import Agent, Approval, ApprovalRequest, Call, Hybrid, Principal
 from perdure.errors import ApprovalError
 from perdure.testing.crash.outside import Outside
-from perdure.testing.crash.scenario import Hands, Scenario, truthful
+from perdure.testing.crash.scenario import RUN_ID, Hands, Scenario, truthful
 
 
 async def _permit(place: Any, run_id: str, outcome: Any) -> bool:
     """People who permit, forbid and edit; one of them loses the right to, once."""
+    if outcome.status == "held" and outcome.reason == "not-permitted":
+        place.outside.note(run_id, "carl may beg")
+        await place.runtime.release(run_id, by="bob")
+        return True
     if outcome.status != "waiting":
         return await truthful(place, run_id, outcome)
     for asked in outcome.approvals:
@@ -32,7 +37,10 @@ async def _permit(place: Any, run_id: str, outcome: Any) -> bool:
 
 
 def _permits(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
-    """Payments that people permit, forbid, edit, or do not answer in time; they are told of each."""
+    """Payments that people permit, forbid, edit, or do not answer in time; they are told of each.
+
+    Whoever runs it may pay, and is given the right to beg when the run has been held for want of it.
+    """
     desk = Agent("cashier", state=dict, start=lambda goal: {"paid": []}, storage=Hybrid(every=2))
 
     @desk.tool(effect="idempotent", for_model=False)
@@ -50,6 +58,17 @@ def _permits(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
     async def beg(to: str) -> str:
         return str(outside.act(f"{to} has nothing"))
 
+    @desk.tool(effect="read")
+    async def rules() -> str:
+        if not outside.noted(RUN_ID, "carl may beg"):
+            raise AssertionError("read without a right")
+        return str(outside.act("the rules"))
+
+    @desk.authorize
+    async def allowed(who: Principal, call: Call) -> bool:
+        await asyncio.sleep(0)
+        return call.tool != "rules" or outside.noted(RUN_ID, "carl may beg")
+
     @desk.step
     async def step(run: Any) -> None:
         async def one(to: str) -> str:
@@ -62,10 +81,10 @@ def _permits(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
         if not paid:
             paid += await run.map(one, ["ana", "eve", "cy"])
         else:
-            paid += [await one("nobody"), await one("dan")]
+            paid += [await rules(), await one("nobody"), await one("dan")]
             run.finish(paid)
 
     return desk
 
 
-permits = Scenario("permits", _permits, person=_permit)
+permits = Scenario("permits", _permits, person=_permit, principal=Principal("carl"))

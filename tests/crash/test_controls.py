@@ -34,6 +34,7 @@ MUTANTS = {
     "reservation_given_back": ("thrifty", "call.acted+receipt.queued"),
     "premises_not_asked": ("grounded", "call.acted"),
     "facts_fresh_for_ever": ("grounded", "run.suspended"),
+    "rights_not_asked_again": ("permits", "authorize.answered"),
 }
 """Each mutant, the scenario that it is tried on, and the boundaries where it must show."""
 

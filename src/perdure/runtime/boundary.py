@@ -17,6 +17,8 @@ BOUNDARIES: dict[str, str] = {
     "message.send": "a signal or an answer is about to be made durable",
     "message.sent": "it is durable, its sender does not know yet",
     "inbox.apply": "a message is about to become events",
+    "authorize.ask": "the agent is about to be asked whether the principal may make a call",
+    "authorize.answered": "it has answered, nothing of it is written",
     "premise.read": "a fact that a call rests on is about to be read",
     "premise.found": "the fact is read, nothing of it is queued",
     "premise.same": "what the call rests on is queued, it is the same",

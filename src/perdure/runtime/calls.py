@@ -70,7 +70,7 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
     drive = execution.drive
     listed = drive.agent.lists(tool)
     if listed and isinstance(tool, Delegate):
-        return await children.spawn(execution, children.Spawning(tool.agent, args["goal"]))
+        return await children.spawn(execution, children.Spawning(tool.agent, args["goal"], tool=tool.name))
     path = branch.next_path()
     if not listed:
         raise ToolNotListed(f"agent {drive.agent.name} does not list {tool.name}", where=tool.source)

@@ -14,9 +14,9 @@ from typing import Any, TypeVar, get_args
 from msgspec import Struct
 
 from perdure import codec
-from perdure.agent import Agent, Budget
-from perdure.errors import BadArguments, ChildFailed, RunEnded, RunGone
-from perdure.runtime import questions, waits
+from perdure.agent import Agent, Budget, Call
+from perdure.errors import BadArguments, ChildFailed, NoSuchRun, RunEnded, RunGone
+from perdure.runtime import questions, rights, waits
 from perdure.runtime.allotment import allot
 from perdure.runtime.birth import Circumstances, goal_bytes, new_run, started
 from perdure.runtime.boundary import reached
@@ -30,14 +30,21 @@ from perdure.store.protocol import Message, Store
 
 R = TypeVar("R")
 
+SPAWN = "run.spawn"
+"""What `authorize` is asked about where no tool is called."""
+
 
 class Spawning(Struct, frozen=True):
-    """What a step spawns. `budget`: the child's own limits; `on_cancel`: see `OnCancel`."""
+    """What a step spawns. `budget`: the child's own limits; `on_cancel`: see `OnCancel`.
+
+    `tool`: the name of the tool as which a model calls the agent; empty for `run.spawn`.
+    """
 
     agent: Agent[Any, Any, Any]
     goal: Any
     budget: Budget | None = None
     on_cancel: OnCancel = "cancel"
+    tool: str = ""
 
 
 async def spawn(execution: Execution, spawning: Spawning) -> Any:
@@ -50,10 +57,12 @@ async def spawn(execution: Execution, spawning: Spawning) -> Any:
     goal, path = goal_bytes(agent, spawning.goal), branch.upcoming
     drive.host.known.setdefault(agent.name, agent)
 
-    limits = (spawning.budget or Budget()).limits(agent.budget)
+    limits, permitted = (spawning.budget or Budget()).limits(agent.budget), False
 
     async def reserves() -> Amount | None:
-        nonlocal limits
+        nonlocal limits, permitted
+        await _permitted(execution, branch, path, spawning)
+        permitted = True
         limits, reserved = await allot(execution, path, limits)
         return reserved
 
@@ -62,6 +71,8 @@ async def spawn(execution: Execution, spawning: Spawning) -> Any:
         return Begun(started(agent, spawning.goal, begun), spawning.on_cancel).detail
 
     async def begins(wait: WaitRecord) -> None:
+        if not permitted and drive.agent.authorize_fn is not None:  # its wait was opened before a pause
+            await _permitted_still(execution, branch, wait, spawning)
         await _begin(execution, branch, wait)
 
     def differs(wait: WaitRecord) -> str:
@@ -91,6 +102,38 @@ def _check(spawning: Spawning) -> None:
             f"on_cancel={spawning.on_cancel!r:.80}", remedy=f"one of {', '.join(get_args(OnCancel))}"
         )
     spawning.agent.validate()
+
+
+async def _permitted(execution: Execution, branch: Branch, path: str, spawning: Spawning) -> None:
+    """Hold the run unless its principal may have this child created."""
+    drive, name = execution.drive, spawning.tool or SPAWN
+    args = {"goal": spawning.goal}
+    call = Call(
+        key=child_id(drive.run_id, path),
+        run_id=drive.run_id,
+        path=path,
+        args=args if spawning.tool else {"agent": spawning.agent.name} | args,
+        principal=drive.principal,
+        effect="idempotent",
+        tool=name,
+    )
+    why = await rights.refusal(drive, call)
+    execution.forbid(branch)  # a message may have come while it was asked
+    if why:
+        detail = f"{name} ({path}) did not set {spawning.agent.name} going: {why}"
+        execution.hold(branch, e.RunHeld("not-permitted", detail, rights.ways_out(drive.run_id), path))
+
+
+async def _permitted_still(
+    execution: Execution, branch: Branch, wait: WaitRecord, spawning: Spawning
+) -> None:
+    """A child that is there goes by its own agent's rights; one that a crash kept away is asked for anew."""
+    try:
+        await execution.drive.host.store.row(wait.name)
+    except NoSuchRun:
+        await _permitted(execution, branch, wait.path, spawning)
+    except RunGone:
+        return
 
 
 async def _begin(execution: Execution, branch: Branch, wait: WaitRecord) -> None:

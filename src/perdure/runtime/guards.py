@@ -1,30 +1,17 @@
 """What must hold before anything is asked of the outside, in one order (DESIGN: the life of a call).
 
 Asked again whenever time has passed: after a wait for a place, after a message, after a refused fence. Keeps
-law 17: no call acts whose intent follows an accepted cancel or denial. Knows no roles: who may make which
-call is the agent's own function to say.
+law 17: no call acts whose intent follows an accepted cancel or denial. Whether the principal may make the
+call is for `rights` to find out.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-
-from msgspec.structs import replace
-
-from perdure.agent import Authorize, Call, Principal, call_scope
-from perdure.errors import PerdureError
-from perdure.runtime import approvals, premises
+from perdure.runtime import approvals, premises, rights
 from perdure.runtime.identity import identity
 from perdure.runtime.resolved import unknown_hold
 from perdure.runtime.wanted import Grounds, Wanted
 from perdure.state import events as e
-
-ANSWER_SECONDS = 30.0
-"""How long an authorize function may take; one that takes longer has not permitted anything."""
-
-SHOWN = 300
-"""Characters of an error in a hold."""
 
 
 async def guard(wanted: Wanted) -> None:
@@ -67,45 +54,18 @@ def holds(wanted: Wanted) -> bool:
 async def _authorize(wanted: Wanted) -> None:
     """Ask the agent's function about the call as it would run now; hold the run unless it says yes."""
     execution, drive = wanted.execution, wanted.drive
-    fn = drive.agent.authorize_fn
-    if fn is None:
+    if drive.agent.authorize_fn is None:
         return
-    if drive.principal is None:
-        why = "the run was started without a principal"
-    else:
-        why = await _refusal(fn, drive.principal, identity(wanted, 0.0))
-        wanted.execution.forbid(wanted.branch)  # a message may have come while it was asked
+    why = await rights.refusal(drive, identity(wanted, 0.0))
+    execution.forbid(wanted.branch)  # a message may have come while it was asked
     if why and not wanted.settled:
         execution.hold(wanted.branch, _not_permitted(wanted, why))
-
-
-async def _refusal(fn: Authorize, who: Principal, call: Call) -> str:
-    """Why the call may not be made; empty if it may. Whatever is not a clear yes is a no."""
-    # What it calls is no call of the step, and only reads.
-    token = call_scope.set(replace(call, effect="read"))
-    patience = asyncio.timeout(ANSWER_SECONDS)
-    try:
-        async with patience:
-            answer: object = fn(who, call)
-            if inspect.isawaitable(answer):
-                answer = await answer
-    except Exception as error:  # noqa: BLE001  (whatever it raises is no permission, and the hold says so)
-        if patience.expired():
-            return f"authorize gave no answer for {who.id} within {ANSWER_SECONDS:g} s"
-        what = error.what if isinstance(error, PerdureError) else str(error)
-        return f"authorize failed for {who.id}: {type(error).__name__}: {what}"[:SHOWN]
-    finally:
-        call_scope.reset(token)
-    if answer is True:
-        return ""
-    said = "" if answer is False else f" (authorize gave {answer!r:.60}, and only True permits)"
-    return f"{who.id} may not make this call{said}"
 
 
 def _not_permitted(wanted: Wanted, why: str) -> e.RunHeld:
     run_id, call = wanted.drive.run_id, wanted.call
     detail = f"{wanted.tool.name} ({wanted.path}) was not called: {why}"
-    remedies: tuple[str, ...] = (f"perdure release {run_id}    asks again", f"perdure cancel {run_id}")
+    remedies = rights.ways_out(run_id)
     if call is not None and call.effect != "read" and call.standing in ("open", "unknown"):
         detail = f"{wanted.tool.name} ({wanted.path}) may have happened and is not sent again: {why}"
         remedies += unknown_hold(run_id, call, "").remedies

@@ -9,8 +9,9 @@ import pytest
 
 import perdure
 from perdure.agent import Call, Held, NotDone, Principal, current_call
-from perdure.runtime import guards
+from perdure.runtime import rights as asking
 from perdure.state import events as e
+from perdure.store.protocol import Query
 from tests.unit.runtime.people import ANA, asked, decide, payer, paying
 from tests.unit.runtime.stage import RUN, AnyAgent, Stage, World, agent
 
@@ -188,7 +189,7 @@ async def _hangs(who: Principal, call: Call) -> bool:
 async def test_whatever_is_no_clear_yes_is_a_no(
     memory: Stage, fn: Any, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guards, "ANSWER_SECONDS", 0.005)
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.005)
     world = World()
     send = sender(world)
 
@@ -387,3 +388,64 @@ async def test_cancelled_while_it_is_asked(stage: Stage, answer: bool) -> None:
         outcome = await place.run(made, RUN, "go", principal=EVE)
     assert outcome.status == "cancelled"
     assert not world.acts
+
+
+# ------------------------------------------------------------------------------------------------- children
+
+
+def _family(world: World, *, as_tool: bool) -> tuple[AnyAgent, Rights]:
+    """A parent that sets one child going, which sends; only the parent goes by rights."""
+    send, rights = sender(world), Rights()
+
+    async def work(run: Any) -> None:
+        run.finish(await send(run.goal))
+
+    child = agent(work, send, name="helper")
+    ask = child.as_tool("ask_helper", "Let the helper send something.")
+
+    async def step(run: Any) -> None:
+        run.finish(await (ask("ada") if as_tool else run.spawn(child, "ada")))
+
+    made = agent(step, *([ask] if as_tool else []), spawns=[] if as_tool else [child])
+    return rights.on(made), rights
+
+
+@pytest.mark.parametrize("as_tool", [False, True])
+async def test_a_child_is_asked_for_before_it_is_created(stage: Stage, as_tool: bool) -> None:
+    world = World()
+    made, rights = _family(world, as_tool=as_tool)
+    name = "ask_helper" if as_tool else "run.spawn"
+    rights.refused = {name}
+    held = refused(await drive(stage, made))
+    assert held.detail == f"{name} (1:0) did not set helper going: eve may not make this call"
+    assert [row.run_id for row in await stage.store.list(Query())] == [RUN]
+    assert await stage.bodies(e.WaitOpened) == []
+    (call,) = rights.asked
+    assert (call.path, call.effect, call.key, call.principal) == ("1:0", "idempotent", f"{RUN}.1:0", EVE)
+    assert call.args == ({"goal": "ada"} if as_tool else {"agent": "helper", "goal": "ada"})
+    rights.refused.clear()
+    assert (await release(stage, made)).unwrap() == "to ada"
+    assert rights.tools == [name, name]  # a child that is there is not asked for again
+
+
+@pytest.mark.parametrize("boundary", ["child.create", "child.created"])
+@pytest.mark.parametrize("as_tool", [False, True])
+async def test_a_right_revoked_while_a_child_is_launched(stage: Stage, boundary: str, as_tool: bool) -> None:
+    """A crash between its wait and its creation: it is asked for anew. One that is there goes on."""
+    world = World()
+    made, rights = _family(world, as_tool=as_tool)
+    name = "ask_helper" if as_tool else "run.spawn"
+    await begin(stage, made)
+    await stage.crash(made, boundary)
+    rights.refused = {name}
+    outcome = await drive(stage, made)
+    if boundary == "child.created":
+        assert outcome.unwrap() == "to ada"
+        assert rights.tools == [name]
+        return
+    refused(outcome)
+    assert [row.run_id for row in await stage.store.list(Query())] == [RUN]
+    rights.refused.clear()
+    assert (await release(stage, made)).unwrap() == "to ada"
+    assert len(world) == 1
+    await stage.blameless(world, run_id=f"{RUN}.1:0")

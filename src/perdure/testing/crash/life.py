@@ -173,7 +173,7 @@ async def live(life: Life, ground: Ground, store: Store | None = None) -> None:
 async def _carry(scenario: Scenario, place: Place, told: Acknowledgements, hook: Hook) -> None:
     agent = next(iter(place.runtime.agents.values()))
     for _ in range(PEOPLE):
-        outcome = await place.runtime.run(agent, RUN_ID, scenario.goal)
+        outcome = await place.runtime.run(agent, RUN_ID, scenario.goal, principal=scenario.principal)
         told.write(run=RUN_ID, status=outcome.status)
         hook(TOLD)
         if outcome.status not in ("waiting", "held"):

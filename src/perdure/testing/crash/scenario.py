@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from perdure.agent import Agent, Outcome
+from perdure.agent import Agent, Outcome, Principal
 from perdure.errors import NothingToResolve, RunEnded
 from perdure.host import Runtime
 from perdure.journal import load
@@ -68,7 +68,7 @@ class Scenario:
     `build` makes it anew in each process, around the outside; its second argument gives the runtime to
     tools that send messages. `person` acts when the run is held. `same` names what of the ending must be as
     in the run that was not killed: `status`, `step`, `state`, `value`. `kin`: the ids of the runs that this
-    one may spawn, which are judged too.
+    one may spawn, which are judged too. `principal`: on whose behalf the run acts.
     """
 
     name: str
@@ -77,6 +77,7 @@ class Scenario:
     person: Person = truthful
     same: tuple[str, ...] = ("status", "step", "state", "value")
     kin: tuple[str, ...] = ()
+    principal: Principal | None = None
 
 
 def find_scenario(address: str) -> Scenario:

@@ -23,6 +23,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Look": ("inbox", "runs", "show", "why", "tail", "audit", "stats"),
     "Act": ("approve", "deny", "answer", "signal", "resolve", "release", "retry", "cancel", "budget"),
     "Care": ("verify", "doctor", "explain"),
+    "Learn": ("lab",),
 }
 """Every command, in the order of the help page."""
 
@@ -46,6 +47,7 @@ _HOMES = {
     "approve": "permit",
     "deny": "permit",
     "audit": "asked",
+    "lab": "lab",
 }
 """The module in which a command lives, where it is not `read`."""
 

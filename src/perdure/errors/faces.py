@@ -50,7 +50,7 @@ class FileThere(FaceError):
 
 
 class CannotWrite(FaceError):
-    """`perdure init` or `perdure demo` cannot write where it was told to: the message names the place."""
+    """A command (`init`, `demo`, `lab`) cannot write where it was told to: the message names the place."""
 
     code = "U709"
     default_remedy = "go to a folder that you may write to, or name one"

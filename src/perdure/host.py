@@ -49,6 +49,7 @@ from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
 from perdure.store.protocol import NEVER, Claim, RunRow, Store
+from perdure.timeline.moment import moment
 from perdure.worker import Worker
 
 log = logging.getLogger("perdure.host")
@@ -274,6 +275,13 @@ class Runtime(Desk):
         Chunks are provisional: number 1 of a path means that its body has begun anew.
         """
         return self.host.chunks.between(self.follow(run_id, after=after), run_id)
+
+    async def state_at(self, run_id: str, seq: int | None = None) -> Any:
+        """The run's committed state when event `seq` had been written, as plain data; None is now.
+
+        Raises BadPoint, Damaged, NoSuchRun, RunGone.
+        """
+        return (await moment(self.host.store, run_id, seq)).state
 
     async def outcome(self, run_id: str) -> Outcome[Any]:
         """What has become of a run, without driving it. Raises NoSuchRun."""

@@ -14,6 +14,7 @@ import pytest
 from perdure import Cancelled, Finished, Held, Principal, Run, Runtime, Waiting, tool, use
 from perdure.errors import (
     BadArguments,
+    BadPoint,
     NoSuchRun,
     NothingToResolve,
     NotServed,
@@ -174,6 +175,22 @@ async def test_to_ask_for_an_outcome_drives_nothing_and_writes_nothing() -> None
         assert await desk.store.row("r") == row
         await runtime.run(made, "r", "go")
         assert await stranger.outcome("r") == Finished("rested", run_id="r")
+
+
+async def test_the_state_at_a_point_is_that_of_the_last_commit_before_it() -> None:
+    async def step(run: Run[Any]) -> None:
+        run.state["n"] = run.state.get("n", 0) + 1
+        if run.state["n"] == 3:
+            run.finish()
+
+    async with Runtime(MemoryStore(), [agent := agent_of(step)]) as runtime:
+        await runtime.run(agent, "r", None)
+        commits = [event.seq async for event in runtime.follow("r") if event.kind == "step.committed"]
+        assert [(await runtime.state_at("r", seq))["n"] for seq in commits] == [1, 2, 3]
+        assert "n" not in await runtime.state_at("r", commits[0] - 1)
+        assert (await runtime.state_at("r"))["n"] == 3
+        with pytest.raises(BadPoint):
+            await runtime.state_at("r", 99)
 
 
 async def test_many_who_run_one_run_in_one_process_drive_it_once() -> None:

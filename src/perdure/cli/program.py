@@ -20,7 +20,7 @@ from perdure.errors import PerdureError
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Begin": ("demo", "init", "run", "worker"),
-    "Look": ("inbox", "runs", "show", "why", "tail", "audit", "stats"),
+    "Look": ("inbox", "runs", "show", "why", "state", "diff", "tail", "audit", "stats"),
     "Act": ("approve", "deny", "answer", "signal", "resolve", "release", "retry", "cancel", "budget"),
     "Care": ("verify", "doctor", "explain"),
     "Learn": ("lab",),
@@ -33,6 +33,8 @@ _HOMES = {
     "run": "run",
     "worker": "run",
     "tail": "tail",
+    "state": "past",
+    "diff": "past",
     "answer": "messages",
     "signal": "messages",
     "verify": "care",

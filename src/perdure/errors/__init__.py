@@ -74,6 +74,7 @@ from perdure.errors.config import (
 from perdure.errors.faces import (
     AmbiguousRun,
     BadGoal,
+    BadPlace,
     BadPoint,
     CannotWrite,
     DemoFailed,
@@ -166,6 +167,7 @@ __all__ = [
     "BadArguments",
     "BadDeclaration",
     "BadGoal",
+    "BadPlace",
     "BadPoint",
     "BadRunId",
     "BadSetting",

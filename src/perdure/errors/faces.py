@@ -25,6 +25,13 @@ class BadPoint(FaceError):
     default_remedy = "perdure show RUN lists the events; a point is written such as order-1042@41"
 
 
+class BadPlace(FaceError):
+    """A place in a run's state is written like `messages[3].content` and must exist at that point."""
+
+    code = "U710"
+    default_remedy = "perdure state RUN shows the whole state, and with it the name of each place"
+
+
 class UnknownCode(FaceError):
     """`perdure explain` knows no error of this code."""
 

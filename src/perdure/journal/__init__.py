@@ -12,7 +12,17 @@ from perdure.journal.follow import follow
 from perdure.journal.live import Durability, Fences, Journal, Receipt
 from perdure.journal.outlast import outlast
 from perdure.journal.outline import outline
-from perdure.journal.past import Past, Verification, goal_of, history, load, read_all, restore, verify
+from perdure.journal.past import (
+    Past,
+    Verification,
+    goal_of,
+    history,
+    load,
+    read_all,
+    record_at,
+    restore,
+    verify,
+)
 from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot, unpack_snapshot
 
 __all__ = [
@@ -31,6 +41,7 @@ __all__ = [
     "outline",
     "pack_snapshot",
     "read_all",
+    "record_at",
     "restore",
     "unpack_snapshot",
     "verify",

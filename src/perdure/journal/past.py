@@ -82,16 +82,8 @@ async def restore(store: Store, loaded: Loaded) -> Past:
         except Damaged as damage:
             log.warning("run %s: %s; all events are read instead", run_id, damage.what)
             stored = [item for item in await read_all(store, run_id) if item.seq <= loaded.row.seq]
-    base = record
-    size, began = 0, SYSTEM.monotonic()
-    for start in range(0, len(stored), AT_ONCE):
-        before, events = record.seq, list[e.Event]()
-        for item in stored[start : start + AT_ONCE]:
-            event, digest = _opened(run_id, item, before, digest)
-            events.append(await _whole(event, store, run_id) if _outlined(item) else event)
-            before = item.seq
-            size += len(item.data)
-        record = fold_all(record, events, codec.decode)
+    base, began = record, SYSTEM.monotonic()
+    record, digest = await _folded(store, run_id, record, digest, stored)
     if record.seq != loaded.row.seq:
         raise Damaged(
             f"run {run_id} ends at event {record.seq}, its row says {loaded.row.seq}", run_id=run_id
@@ -105,8 +97,47 @@ async def restore(store: Store, loaded: Loaded) -> Past:
         snapshot_seq=base.seq,
         snapshot_step=base.step,
         snapshot_bytes=snapshot_bytes,
-        tail_bytes=size,
+        tail_bytes=sum(len(item.data) for item in stored),
     )
+
+
+async def _folded(
+    store: Store, run_id: str, record: RunRecord, digest: bytes, stored: Sequence[Stored]
+) -> tuple[RunRecord, bytes]:
+    """The record and the chain's digest after these events, which follow it."""
+    for start in range(0, len(stored), AT_ONCE):
+        before, events = record.seq, list[e.Event]()
+        for item in stored[start : start + AT_ONCE]:
+            event, digest = _opened(run_id, item, before, digest)
+            events.append(await _whole(event, store, run_id) if _outlined(item) else event)
+            before = item.seq
+        record = fold_all(record, events, codec.decode)
+    return record, digest
+
+
+async def record_at(store: Store, run_id: str, seq: int) -> RunRecord:
+    """The run as it was when event `seq` (1 to the row's) had been written: law 5, whatever is kept.
+
+    From the nearest snapshot before it that is whole, else from the first event. Raises Damaged, NewerFormat,
+    NoSuchRun, RunGone.
+    """
+    record, digest = RunRecord(), GENESIS
+    for snapshot in reversed(await store.snapshots(run_id)):
+        if snapshot.seq > seq:
+            continue
+        try:
+            record, digest = unpack_snapshot(snapshot), snapshot.digest
+            break
+        except Damaged as damage:
+            log.warning("run %s: %s; earlier events are read instead", run_id, damage.what)
+    while record.seq < seq:
+        page = await store.read(run_id, record.seq, min(seq - record.seq, AT_ONCE))
+        if not page:
+            raise Damaged(
+                f"run {run_id}: event {record.seq + 1} is missing", run_id=run_id, seq=record.seq + 1
+            )
+        record, digest = await _folded(store, run_id, record, digest, page)
+    return record
 
 
 async def goal_of(store: Store, run_id: str) -> bytes:

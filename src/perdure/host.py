@@ -49,7 +49,7 @@ from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
 from perdure.store.protocol import NEVER, Claim, RunRow, Store
-from perdure.timeline.moment import moment
+from perdure.timeline.moment import moment_of
 from perdure.worker import Worker
 
 log = logging.getLogger("perdure.host")
@@ -281,7 +281,7 @@ class Runtime(Desk):
 
         Raises BadPoint, Damaged, NoSuchRun, RunGone.
         """
-        return (await moment(self.host.store, run_id, seq)).state
+        return (await moment_of(self.host.store, run_id, seq)).state
 
     async def outcome(self, run_id: str) -> Outcome[Any]:
         """What has become of a run, without driving it. Raises NoSuchRun."""

@@ -25,7 +25,7 @@ from perdure.state.record import RunRecord
 from perdure.store import SQLiteStore
 from perdure.store.memory import MemoryStore
 from perdure.store.protocol import Batch, Claim, NewRun, Snapshot, Store, Stored
-from perdure.timeline.moment import moment
+from perdure.timeline.moment import moment_of
 from tests.laws.test_damage_laws import lived
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
@@ -67,7 +67,7 @@ async def wrong_points(store: Store, stored: list[Stored], every: int) -> list[i
             record.seq
             for record in folded(stored)
             if await record_at(store, "r", record.seq) != record
-            or (await moment(store, "r", record.seq)).state != record.state
+            or (await moment_of(store, "r", record.seq)).state != record.state
         ]
     finally:
         await store.close()

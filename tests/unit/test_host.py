@@ -184,7 +184,7 @@ async def test_the_state_at_a_point_is_that_of_the_last_commit_before_it() -> No
             run.finish()
 
     async with Runtime(MemoryStore(), [agent := agent_of(step)]) as runtime:
-        await runtime.run(agent, "r", None)
+        await runtime.run(agent, "r", "go")
         commits = [event.seq async for event in runtime.follow("r") if event.kind == "step.committed"]
         assert [(await runtime.state_at("r", seq))["n"] for seq in commits] == [1, 2, 3]
         assert "n" not in await runtime.state_at("r", commits[0] - 1)

@@ -10,7 +10,7 @@ import click
 from perdure.cli.showing import Tick, experiment
 
 
-@click.group(short_help="Experiments: what durable state costs, and what it did when it was killed.")
+@click.group(short_help="What durable state costs, and what it did when it was killed.")
 def lab() -> None:
     """Experiments: what durable state costs on paper, and what it did when it was killed.
 

@@ -11,9 +11,8 @@ from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, point, there
 from perdure.store.protocol import Store
 from perdure.timeline.amounts import counted, moment
-from perdure.timeline.comparison import Comparison, Deed, compared
-from perdure.timeline.moment import Moment, Origin, origins
-from perdure.timeline.moment import moment as moment_of
+from perdure.timeline.comparison import Comparison, Deed, compared, comparison_document
+from perdure.timeline.moment import Moment, Origin, moment_document, moment_of, origin_document, origins
 from perdure.timeline.place import MISSING, found_at, parsed, written
 from perdure.timeline.plain import brief as shortened
 from perdure.timeline.plain import clean, jsonable, quoted
@@ -56,7 +55,6 @@ async def _state(options: Options, text: str, place_text: str, *, history: bool,
     value = found_at(there_then.state, place)
     if options.json:
         from perdure.cli.notice import print_document
-        from perdure.timeline.document import moment_document
 
         print_document({**moment_document(there_then), "place": written(place), "value": jsonable(value)})
         return 0
@@ -88,7 +86,6 @@ def _heading(then: Moment) -> str:
 def _print_origins(options: Options, then: Moment, place: Any, found: list[Origin]) -> None:
     if options.json:
         from perdure.cli.notice import print_document
-        from perdure.timeline.document import moment_document, origin_document
 
         listed = [origin_document(one) for one in found]
         print_document({**moment_document(then), "place": written(place), "set_by": listed})
@@ -140,7 +137,6 @@ async def _diff(options: Options, was: str, now: str, *, brief: bool, whole: boo
     found = compared(one, other, events_one, events_other)
     if options.json:
         from perdure.cli.notice import print_document
-        from perdure.timeline.document import comparison_document
 
         print_document(comparison_document(found, brief=brief))
         return 0

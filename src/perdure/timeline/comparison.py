@@ -14,8 +14,10 @@ from msgspec import Struct
 from perdure.state import events as e
 from perdure.state.patch import same
 from perdure.timeline.audit import audit
-from perdure.timeline.moment import Moment
-from perdure.timeline.place import MISSING, Place
+from perdure.timeline.document import call_document
+from perdure.timeline.moment import Moment, moment_document
+from perdure.timeline.place import MISSING, Place, written
+from perdure.timeline.plain import jsonable
 from perdure.timeline.view import Call
 
 
@@ -108,3 +110,30 @@ def _alike(one: Call, other: Call) -> bool:
     """The same act with the same outcome; when, under which key and in how many tries does not matter."""
     said = [(call.name, call.effect, call.args, call.standing, call.value) for call in (one, other)]
     return same(said[0], said[1])
+
+
+def comparison_document(found: Comparison, *, brief: bool = False) -> dict[str, Any]:
+    """What differs between two points; `brief`: only how much. A change lacks the side that has nothing."""
+    document: dict[str, Any] = {
+        "was": moment_document(found.was),
+        "now": moment_document(found.now),
+        "places": len(found.changes),
+        "effects": len(found.differing),
+    }
+    if not brief:
+        document["changes"] = [_change(change) for change in found.changes]
+        document["acts"] = [
+            {"path": deed.path, "differs": deed.differs, "was": _side(deed.was), "now": _side(deed.now)}
+            for deed in found.deeds
+        ]
+    return document
+
+
+def _change(change: Change) -> dict[str, Any]:
+    sides = {"was": change.was, "now": change.now}
+    there = {name: jsonable(value) for name, value in sides.items() if value is not MISSING}
+    return {"place": written(change.place), **there}
+
+
+def _side(call: Call | None) -> dict[str, Any] | None:
+    return None if call is None else call_document(call)

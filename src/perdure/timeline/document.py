@@ -19,10 +19,7 @@ from perdure.state.record import Hold, RunRecord
 from perdure.store.protocol import NEVER, RunRow, StoreStats
 from perdure.timeline.amounts import stamp
 from perdure.timeline.audit import MEANING, Act
-from perdure.timeline.comparison import Change, Comparison
 from perdure.timeline.condition import Condition
-from perdure.timeline.moment import Moment, Origin
-from perdure.timeline.place import MISSING, written
 from perdure.timeline.plain import jsonable
 from perdure.timeline.spending import noted_spending, spending, spending_document
 from perdure.timeline.view import Call, Line, Reference, argument, place, plain
@@ -173,55 +170,6 @@ def call_document(call: Call) -> dict[str, Any]:
 
 def _shown(value: Any) -> Any:
     return {"$ref": value.where} if isinstance(value, Reference) else jsonable(value)
-
-
-def moment_document(then: Moment) -> dict[str, Any]:
-    """Which point of which run: its event, its step, and the version of its state."""
-    return {
-        "run_id": jsonable(then.row.run_id),
-        "seq": then.seq,
-        "step": then.record.step,
-        "state_version": then.record.state_version,
-    }
-
-
-def origin_document(one: Origin) -> dict[str, Any]:
-    """An event that set a value. `there` is false, and `value` null, where it was taken away."""
-    gone = one.value is MISSING
-    return {
-        "seq": one.seq,
-        "at": stamp(one.at),
-        "step": one.step,
-        "there": not gone,
-        "value": None if gone else jsonable(one.value),
-    }
-
-
-def comparison_document(found: Comparison, *, brief: bool = False) -> dict[str, Any]:
-    """What differs between two points; `brief`: only how much. A change lacks the side that has nothing."""
-    document: dict[str, Any] = {
-        "was": moment_document(found.was),
-        "now": moment_document(found.now),
-        "places": len(found.changes),
-        "effects": len(found.differing),
-    }
-    if not brief:
-        document["changes"] = [_change(change) for change in found.changes]
-        document["acts"] = [
-            {"path": deed.path, "differs": deed.differs, "was": _side(deed.was), "now": _side(deed.now)}
-            for deed in found.deeds
-        ]
-    return document
-
-
-def _change(change: Change) -> dict[str, Any]:
-    sides = {"was": change.was, "now": change.now}
-    there = {name: jsonable(value) for name, value in sides.items() if value is not MISSING}
-    return {"place": written(change.place), **there}
-
-
-def _side(call: Call | None) -> dict[str, Any] | None:
-    return None if call is None else call_document(call)
 
 
 def event_document(event: e.Event) -> dict[str, Any]:

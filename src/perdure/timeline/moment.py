@@ -18,8 +18,9 @@ from perdure.state.fold import fold
 from perdure.state.patch import same
 from perdure.state.record import RunRecord
 from perdure.store.protocol import RunRow, Store
+from perdure.timeline.amounts import stamp
 from perdure.timeline.place import MISSING, Place, value_at
-from perdure.timeline.plain import clean
+from perdure.timeline.plain import clean, jsonable
 
 
 class Moment(Struct, frozen=True):
@@ -38,7 +39,7 @@ class Moment(Struct, frozen=True):
         return self.record.state
 
 
-async def moment(store: Store, run_id: str, seq: int | None = None) -> Moment:
+async def moment_of(store: Store, run_id: str, seq: int | None = None) -> Moment:
     """The run when event `seq` had been written; None is now.
 
     Raises BadPoint for an event that it has not, Damaged, NewerFormat, NoSuchRun, RunGone.
@@ -73,3 +74,25 @@ def origins(events: Iterable[e.Event], place: Place) -> list[Origin]:
             found.append(Origin(event.seq, event.at, record.step, there))
         value = there
     return found
+
+
+def moment_document(then: Moment) -> dict[str, Any]:
+    """Which point of which run: its event, its step, and the version of its state."""
+    return {
+        "run_id": jsonable(then.row.run_id),
+        "seq": then.seq,
+        "step": then.record.step,
+        "state_version": then.record.state_version,
+    }
+
+
+def origin_document(one: Origin) -> dict[str, Any]:
+    """An event that set a value. `there` is false, and `value` null, where it was taken away."""
+    gone = one.value is MISSING
+    return {
+        "seq": one.seq,
+        "at": stamp(one.at),
+        "step": one.step,
+        "there": not gone,
+        "value": None if gone else jsonable(one.value),
+    }

@@ -10,7 +10,7 @@ from perdure.state import events as e
 from perdure.state.patch import same
 from perdure.store.memory import MemoryStore
 from perdure.store.protocol import GENESIS, Batch, Claim, NewRun, Stored
-from perdure.timeline.moment import moment, origins
+from perdure.timeline.moment import moment_of, origins
 from perdure.timeline.place import MISSING
 from tests.unit.timeline.past import RECONCILED, STARTED, events
 
@@ -44,26 +44,26 @@ async def stored(bodies: tuple[e.AnyBody, ...]) -> MemoryStore:
 
 async def test_the_state_is_that_of_the_last_commit_before_the_point() -> None:
     store = await stored(RECONCILED)
-    found = [(await moment(store, "r", seq)).state for seq in range(1, len(RECONCILED) + 1)]
+    found = [(await moment_of(store, "r", seq)).state for seq in range(1, len(RECONCILED) + 1)]
     assert found[:4] == [{}] * 4
     assert found[4:] == [{"found": True}] * (len(RECONCILED) - 4)
-    assert (await moment(store, "r")).seq == len(RECONCILED)
+    assert (await moment_of(store, "r")).seq == len(RECONCILED)
 
 
 @pytest.mark.parametrize("seq", [0, -1, len(RECONCILED) + 1])
 async def test_a_point_that_the_run_has_not_is_refused(seq: int) -> None:
     store = await stored(RECONCILED)
     with pytest.raises(BadPoint, match=f"no event {seq}"):
-        await moment(store, "r", seq)
+        await moment_of(store, "r", seq)
 
 
 async def test_damage_before_the_point_is_never_served() -> None:
     store = await stored(RECONCILED)
     event = store._runs["r"].events[2]
     store._runs["r"].events[2] = Stored(event.seq, event.data[:-1] + b"\0", event.digest)
-    assert (await moment(store, "r", 2)).state == {}
+    assert (await moment_of(store, "r", 2)).state == {}
     with pytest.raises(Damaged):
-        await moment(store, "r", 3)
+        await moment_of(store, "r", 3)
 
 
 def test_each_event_that_set_a_value_is_told_and_no_other() -> None:

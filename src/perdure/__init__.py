@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         use,
     )
     from perdure.host import Runtime
-    from perdure.runtime.chunks import Chunk
+    from perdure.runtime.chunks import Chunk, Reset
 
 __all__ = [
     "FOREVER",
@@ -68,6 +68,7 @@ __all__ = [
     "Price",
     "Principal",
     "Rate",
+    "Reset",
     "Retired",
     "Retry",
     "Run",

@@ -39,7 +39,7 @@ from perdure.runtime import questions, requests
 from perdure.runtime.birth import Circumstances, new_run, principal_bytes, started, trace_of
 from perdure.runtime.boundary import reached
 from perdure.runtime.brood import Brood
-from perdure.runtime.chunks import Chunk
+from perdure.runtime.chunks import Chunk, Reset
 from perdure.runtime.drive import Host
 from perdure.runtime.leases import LEASE_SECONDS, Leases
 from perdure.runtime.limits import Limits
@@ -269,12 +269,15 @@ class Runtime(Desk):
         """
         return follow(self.store, run_id, after)
 
-    def listen(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Event | Chunk]:
-        """`follow`, and between the events what bodies of the run `publish` in this process meanwhile.
+    def listen(
+        self, run_id: str, *, after: int = 0, heard: Chunk | None = None
+    ) -> AsyncIterator[e.Event | Chunk | Reset]:
+        """`follow`, and between the events what bodies of the run `publish` in this process.
 
-        Chunks are provisional: number 1 of a path means that its body has begun anew.
+        Bodies that run already are heard from their first chunk on, or after the chunk `heard`. Chunks are
+        provisional until their call has a receipt; a Reset takes them back.
         """
-        return self.host.chunks.between(self.follow(run_id, after=after), run_id)
+        return self.host.chunks.between(self.follow(run_id, after=after), run_id, heard)
 
     async def state_at(self, run_id: str, seq: int | None = None) -> Any:
         """The run's committed state when event `seq` had been written, as plain data; None is now.

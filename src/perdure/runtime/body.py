@@ -55,6 +55,8 @@ async def run_body(drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
     finally:
         call_scope.reset(token)
         publisher.reset(chunks)
+        if drive.publish is not None and drive.publish.speaking:
+            drive.publish.ended(call)
         if tool.opens_per_call:
             await drive.host.providers.call_ended(call)
 

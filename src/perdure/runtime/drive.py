@@ -7,7 +7,7 @@ the commit that records it (laws 10 and 17).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from perdure.errors import LeaseLost
 from perdure.journal import Journal, history
 from perdure.journal.outlast import outlast
 from perdure.runtime.boundary import reached
-from perdure.runtime.chunks import Chunks
+from perdure.runtime.chunks import Chunks, Voice
 from perdure.runtime.leases import Leases
 from perdure.runtime.limits import Limits
 from perdure.runtime.messages import conflict, late_of, made_again, message_events
@@ -69,7 +69,7 @@ class Drive:
     died_at: int
     check: bool = False
     stopping: bool = False
-    publish: Callable[[object], None] | None = None
+    publish: Voice | None = None
     purse: Purse = field(init=False, default_factory=Purse)
     reading: WeakValueDictionary[str, asyncio.Lock] = field(init=False, default_factory=WeakValueDictionary)
     _looked: float = field(init=False)

@@ -223,7 +223,7 @@ class Runner:
             inbox_seen=0,
             died_at=_died_at(self.claimed, self.host.store.now()),
             check=self.check,
-            publish=self.host.chunks.sender(past.row.run_id, past.row.epoch),
+            publish=self.host.chunks.voice(past.row.run_id, past.row.epoch),
         )
 
     async def _quarantine(self, damage: Damaged) -> None:

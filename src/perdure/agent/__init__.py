@@ -4,7 +4,7 @@ The surface that users see, and the seam (`Call`, the scopes, `Providers`, `Door
 fills. Nothing here runs a step, opens a store or writes an event.
 """
 
-from perdure.agent.agent import Agent, Authorize, Door, Migration, families
+from perdure.agent.agent import Agent, Authorize, Door, families
 from perdure.agent.declared import Declared
 from perdure.agent.delegate import Delegate
 from perdure.agent.handle import Run
@@ -51,6 +51,7 @@ from perdure.agent.scope import (
 )
 from perdure.agent.tool import Hook, Tool, fact, model, tool
 from perdure.agent.verdict import Done, NotDone, Unknown
+from perdure.recovery.deploys import DeployPolicy
 from perdure.state.events import Effect
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "Cancelled",
     "Declared",
     "Delegate",
+    "DeployPolicy",
     "Done",
     "Door",
     "Durability",
@@ -77,7 +79,6 @@ __all__ = [
     "Held",
     "Hook",
     "Hybrid",
-    "Migration",
     "NotDone",
     "Options",
     "Outcome",

@@ -50,6 +50,8 @@ from perdure.agent.scope import Call
 from perdure.agent.tool import Tool, fact, model, tool
 from perdure.codec import Shape
 from perdure.errors import BadDeclaration, LoopRunning, NoRuntime
+from perdure.recovery.deploys import DeployPolicy
+from perdure.recovery.migrations import Chain, Migrate, Migration
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
@@ -65,9 +67,6 @@ else:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Migration = Callable[[dict[str, Any]], dict[str, Any]]
-"""Plain state of one version -> plain state of the next."""
-
 Authorize = Callable[[Principal, Call], bool | Awaitable[bool]]
 """Whether this principal may make this call."""
 
@@ -82,6 +81,7 @@ class Policies(TypedDict, total=False):
     storage: Storage
     durability: Durability
     max_concurrency: int | None
+    on_change: DeployPolicy
 
 
 class Door(Protocol):
@@ -118,7 +118,8 @@ class Agent(Generic[S, G, R]):
     `budget`: the most that each run may use. `prices`: by model name, for models that declare none. `retry`:
     how a step that raised is tried again; None holds the run at once. `wait_limit`: the end of waits that
     declare none. `storage`, `durability`: how runs are kept, and what waits for the disk. `max_concurrency`:
-    calls of one step in flight at once. Raises BadDeclaration (C102).
+    calls of one step in flight at once. `on_change`: what becomes of open runs when this code changes. Raises
+    BadDeclaration (C102).
     """
 
     if not TYPE_CHECKING:
@@ -194,7 +195,7 @@ class Agent(Generic[S, G, R]):
         """Resolve every type that was declared: of state, goal, result and tools. Raises BadDeclaration.
 
         Types may be defined after the declaration that names them, so this is for when all modules are
-        loaded.
+        loaded. Raises MigrationGap (M302) if the migrations skip a version.
         """
         for name in ("state_shape", "goal_shape", "result_shape"):
             try:
@@ -206,6 +207,7 @@ class Agent(Generic[S, G, R]):
             if entry.unbound_in is not None:
                 raise self._unbound(entry)
             _ = entry.schema, entry.result_shape
+        self.chain.check()
 
     # --------------------------------------------------------------------------------------- what it may call
 
@@ -308,17 +310,20 @@ class Agent(Generic[S, G, R]):
         self.step_fn = fn
         return fn
 
-    def migration(self, from_version: int) -> Callable[[Migration], Migration]:
-        """Declare how plain state of `from_version` becomes plain state of the version after it."""
+    def migration(self, from_version: int, *, lossy: bool = False) -> Callable[[Migrate], Migrate]:
+        """Declare how plain state of `from_version` becomes plain state of the version after it.
+
+        `lossy`: it leaves something out, so that the state before it is kept for good.
+        """
         if not 1 <= from_version < self.state_version:
             raise self._bad(
                 f"a migration from version {from_version}, while its state_version is {self.state_version}",
                 f"state_version={from_version + 1} or higher" if from_version >= 1 else "versions begin at 1",
             )
 
-        def declare(fn: Migration) -> Migration:
+        def declare(fn: Migrate) -> Migrate:
             if from_version in self.migrations:
-                first = origin_of(self.migrations[from_version])
+                first = origin_of(self.migrations[from_version].fn)
                 raise self._bad(
                     f"it has two migrations from version {from_version}: {first} and {origin_of(fn)}"
                 )
@@ -327,10 +332,15 @@ class Agent(Generic[S, G, R]):
                     f"its migration {origin_of(fn)} is async; it computes and calls nothing", "def"
                 )
             _check_takes(self, fn, 1, "migration", "(old)")
-            self.migrations[from_version] = fn
+            self.migrations[from_version] = Migration(fn, lossy, origin_of(fn).source)
             return fn
 
         return declare
+
+    @property
+    def chain(self) -> Chain:
+        """The migrations up to today's state version."""
+        return Chain(self.name, self.state_version, self.migrations)
 
     def authorize(self, fn: Authorize) -> Authorize:
         """Declare who may make which call: `(who: Principal, call: Call) -> bool`, plain or async.
@@ -410,10 +420,13 @@ class Agent(Generic[S, G, R]):
         self.storage: Storage = policies.get("storage", DEFAULT_STORAGE)
         self.durability: Durability = policies.get("durability", "effects")
         self.max_concurrency = policies.get("max_concurrency")
+        self.on_change = policies.get("on_change", DeployPolicy())
         if not is_a(self.name, str) or not 1 <= len(self.name) <= 200 or not self.name.isprintable():
             raise self._bad("an agent's name is 1 to 200 printable characters")
-        if not is_a(self.version, str) or not self.version:
-            raise self._bad(f"version={self.version!r} is not a text", 'version="2"')
+        if not is_a(self.version, str) or not _is_version(self.version):
+            raise self._bad(f"version={self.version!r}: 1 to 100 characters, no space", 'version="2"')
+        if not is_a(self.on_change, DeployPolicy):
+            raise self._bad(f"on_change={self.on_change!r} is no DeployPolicy", "on_change=DeployPolicy(...)")
         if not is_a(self.state_version, int) or self.state_version < 1:
             raise self._bad(f"state_version={self.state_version!r}: versions are whole numbers from 1")
         if self.durability not in DURABILITIES:
@@ -472,6 +485,10 @@ def families(agents: Iterable[Agent[Any, Any, Any]]) -> list[Agent[Any, Any, Any
             found[agent.name] = agent
             left += agent.spawns
     return list(found.values())
+
+
+def _is_version(text: str) -> bool:
+    return 1 <= len(text) <= 100 and text.isprintable() and " " not in text
 
 
 def _first_message(goal: Any) -> Any:

@@ -324,6 +324,16 @@ class Tool(Declared, Generic[P, R_co]):
         """A digest over the types of arguments and result: what of them is data, not what is only said."""
         return fingerprint(self.schema, self.result_shape.schema())
 
+    @functools.cached_property
+    def arguments_digest(self) -> bytes:
+        """The same of its arguments alone."""
+        return fingerprint(self.schema)
+
+    @functools.cached_property
+    def result_digest(self) -> bytes:
+        """The same of its result alone."""
+        return fingerprint(self.result_shape.schema())
+
 
 def tool(*bare: Never, **options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]:
     """Declare a tool: `@perdure.tool(effect="irreversible", raises=[Refused])`.

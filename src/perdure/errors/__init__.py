@@ -89,6 +89,7 @@ from perdure.errors.family import (
 )
 from perdure.errors.remedy import at_store
 from perdure.errors.resume import (
+    CodeChanged,
     Diverged,
     NothingToResolve,
     NotRepeatable,
@@ -105,6 +106,8 @@ from perdure.errors.resume import (
     StepFailed,
 )
 from perdure.errors.schemas import (
+    MigrationFailed,
+    MigrationGap,
     NewerFormat,
     SchemaError,
     ShapeMismatch,
@@ -180,6 +183,7 @@ __all__ = [
     "CallOutsideStep",
     "CannotWrite",
     "ChildFailed",
+    "CodeChanged",
     "CodeMissing",
     "ConfigError",
     "Damaged",
@@ -200,6 +204,8 @@ __all__ = [
     "LeftUnknown",
     "LookAgain",
     "LoopRunning",
+    "MigrationFailed",
+    "MigrationGap",
     "NewerFormat",
     "NoRun",
     "NoRuntime",

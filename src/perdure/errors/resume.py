@@ -116,6 +116,19 @@ class RunRetired(ResumeError):
     default_remedy = "perdure show RUN tells what it has done; start a new run to try again"
 
 
+class CodeChanged(ResumeError):
+    """The agent's code is no longer what the run last accepted, in a way that a person decides about.
+
+    A tool was removed or changed while a call of it is unknown or a permission for it is open, or a model is
+    no longer declared; or the agent's own `on_change` says so. The run is held, `changed`, and tells what
+    differs.
+    """
+
+    code = "R214"
+    default_safe = "Nothing was called; the run is held."
+    default_remedy = "perdure release RUN accepts the change; or deploy the code that the run knows"
+
+
 class NothingToResolve(ResumeError):
     """There is nothing at this call that a person could settle, release or retry."""
 

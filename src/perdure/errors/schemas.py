@@ -18,6 +18,16 @@ class ShapeMismatch(SchemaError):
     default_remedy = "raise state_version and declare @agent.migration(from_version), or mend the value"
 
 
+class MigrationGap(SchemaError):
+    """The state has an older version, and the agent's migrations do not lead from there to today's.
+
+    Also raised where an agent is declared whose migrations skip a version.
+    """
+
+    code = "M302"
+    default_remedy = "declare the missing @agent.migration(from_version), or run it with the older code"
+
+
 class StateNewer(SchemaError):
     """The run's state was written by newer agent code than this."""
 
@@ -30,6 +40,16 @@ class NewerFormat(SchemaError):
 
     code = "M304"
     default_remedy = "upgrade perdure on this machine: pip install -U perdure"
+
+
+class MigrationFailed(SchemaError):
+    """A migration raised, or made something that cannot be stored.
+
+    The run is left as it was, and the code that failed does not take it up again.
+    """
+
+    code = "M306"
+    default_remedy = "mend the migration and deploy it, or perdure migrate FILE:AGENT"
 
 
 class ZoneMissing(SchemaError):

@@ -13,7 +13,7 @@ from msgspec import Struct
 from perdure import codec
 from perdure.agent import Agent, Principal
 from perdure.journal import outline
-from perdure.runtime.manifest import manifest_of
+from perdure.runtime.manifest import manifest_bytes
 from perdure.state import events as e
 from perdure.state.amount import Limits
 from perdure.store.protocol import GENESIS, NewRun, Stored
@@ -61,7 +61,7 @@ def started(agent: Agent[Any, G, Any], goal: G, begun: Circumstances) -> e.RunSt
         agent.state_version,
         goal_bytes(agent, goal),
         codec.encode(agent.first_state(goal), where="$.state"),
-        codec.encode(manifest_of(agent)),
+        manifest_bytes(agent),
         principal=begun.principal,
         parent=begun.parent,
         budget=begun.budget,

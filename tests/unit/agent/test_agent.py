@@ -253,7 +253,9 @@ def test_policies_are_kept() -> None:
         ({"name": ""}, "1 to 200 printable"),
         ({"name": "a\nb"}, "1 to 200 printable"),
         ({"name": None}, "1 to 200 printable"),
-        ({"version": 2}, "version=2 is not a text"),
+        ({"version": 2}, "version=2: 1 to 100 characters"),
+        ({"version": "a b"}, "version='a b': 1 to 100 characters"),
+        ({"on_change": "hold"}, "on_change='hold' is no DeployPolicy"),
         ({"state_version": 0}, "state_version=0"),
         ({"state_version": "2"}, "state_version='2'"),
         ({"durability": "none"}, "durability='none'"),
@@ -349,7 +351,7 @@ def test_migrations_lead_up_to_the_state_version() -> None:
     def second(old: dict[str, Any]) -> dict[str, Any]:
         return {**old, "two": 2}
 
-    assert agent.migrations == {1: first, 2: second}
+    assert {at: step.fn for at, step in agent.migrations.items()} == {1: first, 2: second}
     for version in (0, 3, -1):
         with pytest.raises(BadDeclaration, match=f"from version {version}"):
             agent.migration(version)
@@ -444,4 +446,4 @@ def test_declarations_need_no_store() -> None:
     )
     folder = str(Path(room.__file__).parents[1])
     done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["agent", "clock", "codec", "errors", "state"]
+    assert done.stdout.split() == ["agent", "clock", "codec", "errors", "recovery", "state"]

@@ -62,6 +62,11 @@ class _Run:
     known: dict[str, int] = field(default_factory=dict)  # message id -> position
 
 
+def _bytes_of(run: _Run) -> int:
+    events, snapshots = (sum(len(item.data) for item in items) for items in (run.events, run.snapshots))
+    return events + snapshots + sum(map(len, run.blobs.values()))
+
+
 class MemoryStore(Store):
     """Runs of one process, gone with it."""
 
@@ -276,6 +281,11 @@ class MemoryStore(Store):
     async def tombstones(self, run_id: str) -> tuple[bytes, ...]:
         self._check_open()
         return tuple(self._gone.get(run_id, ()))
+
+    async def sizes(self, run_ids: Sequence[str]) -> Mapping[str, int]:
+        self._check_open()
+        found = {run_id: self._runs[run_id] for run_id in run_ids if run_id in self._runs}
+        return {run_id: _bytes_of(run) for run_id, run in found.items()}
 
     async def due(self, agents: Mapping[str, frozenset[str]] | None = None) -> int:
         self._check_open()

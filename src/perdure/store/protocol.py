@@ -103,7 +103,11 @@ NEVER = 1 << 62
 
 
 class NewRun(msgspec.Struct, frozen=True):
-    """The first append of a run."""
+    """The first append of a run.
+
+    One that was lived elsewhere comes with all its events, the `epoch` that its last owner had, and
+    `terminal` if it has ended.
+    """
 
     run_id: str
     agent: str
@@ -114,6 +118,8 @@ class NewRun(msgspec.Struct, frozen=True):
     info: bytes = b""
     parent: str | None = None
     blobs: tuple[Blob, ...] = ()
+    epoch: int = 0
+    terminal: bool = False
 
 
 class RunRow(msgspec.Struct, frozen=True):
@@ -398,6 +404,10 @@ class Store(Protocol):
 
     async def tombstones(self, run_id: str) -> tuple[bytes, ...]:
         """What `drop` left behind for this id; empty if the run was never dropped."""
+        ...
+
+    async def sizes(self, run_ids: Sequence[str]) -> Mapping[str, int]:
+        """The bytes that each of these runs keeps in events, snapshots and blobs; none for one not there."""
         ...
 
     async def stats(self) -> StoreStats:

@@ -194,6 +194,8 @@ def new_standing(run: NewRun, now: int) -> Standing:
         due_at=run.due_at,
         info=run.info,
         updated_at=now,
+        terminal=run.terminal,
+        epoch=run.epoch,
         seq=len(run.events),
     )
 

@@ -5,6 +5,7 @@ Nothing here writes or waits for a writer. It knows the tables; threads and erro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -30,6 +31,12 @@ _NEWEST_SNAPSHOT = _SNAPSHOTS + " DESC LIMIT 1"
 _INBOX = (
     "SELECT key, id, kind, data, at FROM perdure_inbox INDEXED BY perdure_inbox_waiting"
     " WHERE taken = 0 AND key > ? AND key <= ? ORDER BY key"
+)
+
+_RANGE = "SELECT coalesce(sum(length(data)), 0) FROM perdure_{} WHERE key > ? AND key <= ?"
+_SIZE = (
+    f"SELECT ({_RANGE.format('event')}) + ({_RANGE.format('snapshot')})"
+    " + (SELECT coalesce(sum(length(data)), 0) FROM perdure_blob WHERE run_no = ?)"
 )
 
 
@@ -125,6 +132,16 @@ def list_runs(connection: apsw.Connection, query: Query, sight: Sight) -> tuple[
     sql = f"SELECT {COLUMNS} FROM perdure_run WHERE {' AND '.join(where)} {order}"
     rows = list(connection.execute(sql, (*values, query.limit)))
     return tuple(sight.row(standing_of(found)) for found in rows)
+
+
+def sizes(connection: apsw.Connection, run_ids: Sequence[str]) -> dict[str, int]:
+    """See `Store.sizes`."""
+    found = {}
+    for run_id in filter(is_text, run_ids):
+        run_no = connection.execute("SELECT run_no FROM perdure_run WHERE run_id = ?", (run_id,)).get
+        if run_no is not None:
+            found[run_id] = connection.execute(_SIZE, (*_keys(run_no), *_keys(run_no), run_no)).get
+    return found
 
 
 def counts(connection: apsw.Connection) -> tuple[dict[str, int], dict[str, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure.clock import SECOND
-from perdure.errors import RunGone, RunOpen, SeqConflict, StaleEpoch, StoreClosed, TooLarge
+from perdure.errors import RunEnded, RunGone, RunOpen, SeqConflict, StaleEpoch, StoreClosed, TooLarge
 from perdure.store.protocol import NEVER, Batch, Blob, Claim, Query, RowChange, Snapshot, Store
 from perdure.testing.contract.trial import Promises, Trial, event, events, message, new_run, promise, refused
 
@@ -64,7 +64,44 @@ class PlacePromises(Promises):
         assert (after.runs, after.events, after.snapshot_bytes, after.blob_bytes) == ({}, 0, 0, 0)
         assert before.event_bytes == after.event_bytes == 0
 
+    # -- runs that were lived elsewhere
+
+    @promise
+    async def test_a_run_may_come_with_its_whole_past_in_one_commit(self, trial: Trial) -> None:
+        past = replace(new_run(events=3), epoch=7, status="held", due_at=NEVER, blobs=(Blob(b"k", b"v"),))
+        row, made = await trial.store.create(past)
+        assert made
+        assert (row.epoch, row.seq, row.terminal) == (7, 3, False)
+        assert await trial.store.read("r") == events(1, 3)
+        assert await trial.store.blob("r", b"k") == b"v"
+        assert await trial.next_ids() == []
+        await trial.store.deliver(message("r", "go on"))
+        claimed = await trial.claim("r")
+        assert claimed.row.epoch == 8, "whoever goes on is newer than every owner that it had"
+        await trial.store.append(Batch("r", 8, 3, events(4, 4)))
+        assert await trial.store.create(past) == (await trial.store.row("r"), False)
+
+    @promise
+    async def test_a_run_that_has_ended_elsewhere_has_ended(self, trial: Trial) -> None:
+        row, _ = await trial.store.create(replace(new_run(events=2), epoch=3, status="done", terminal=True))
+        assert row.terminal
+        with refused(RunEnded):
+            await trial.store.append(Batch("r", 3, 2, events(3, 3)))
+        with refused(RunEnded):
+            await trial.store.deliver(message("r", "late"))
+        assert await trial.next_ids() == []
+        await trial.store.drop("r")
+
     # -- lists, counts
+
+    @promise
+    async def test_sizes_count_what_each_run_keeps(self, trial: Trial) -> None:
+        await trial.lease()
+        await trial.new_run("s", events=2)
+        blob, snapshot = Blob(b"k", b"12345"), Snapshot(2, b"1234567", b"")
+        await trial.store.append(Batch("r", 1, 1, (event(2, b"x" * 100),), None, snapshot, (blob,)))
+        one = len(b"event 1")
+        assert await trial.store.sizes(["r", "s", "nobody"]) == {"r": one + 100 + 7 + 5, "s": 2 * one}
 
     @promise
     async def test_lists_filter_and_page_newest_first(self, trial: Trial) -> None:

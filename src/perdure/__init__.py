@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from perdure.host import Runtime
     from perdure.runtime.chunks import Chunk, Reset
+    from perdure.runtime.forecast import Forecast, Preflight
 
 __all__ = [
     "FOREVER",
@@ -60,12 +61,14 @@ __all__ = [
     "Done",
     "Failed",
     "Finished",
+    "Forecast",
     "Held",
     "Hybrid",
     "LeftUnknown",
     "NotDone",
     "Outcome",
     "PerdureError",
+    "Preflight",
     "PremiseChanged",
     "Price",
     "Principal",
@@ -96,8 +99,9 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a
         if name not in __all__:
             raise AttributeError(f"module 'perdure' has no attribute {name!r}")
         from perdure import agent, host
+        from perdure.runtime import forecast
 
-        for room in (agent, host):
+        for room in (agent, host, forecast):
             globals().update({own: getattr(room, own) for own in __all__ if hasattr(room, own)})
         return globals()[name]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -41,8 +41,10 @@ from perdure.runtime.boundary import reached
 from perdure.runtime.brood import Brood
 from perdure.runtime.chunks import Chunk, Reset
 from perdure.runtime.drive import Host
+from perdure.runtime.forecast import Preflight
 from perdure.runtime.leases import LEASE_SECONDS, Leases
 from perdure.runtime.limits import Limits
+from perdure.runtime.preflight import STEP_SECONDS, preflight
 from perdure.runtime.raising import check_same
 from perdure.runtime.runner import drive
 from perdure.state import events as e
@@ -261,6 +263,21 @@ class Runtime(Desk):
                     return await self._outcome(agent, run_id)
             if not claimed:
                 seen = await self.store.changed(seen, min(max(pause, 0.0), FOLLOW_SECONDS))
+
+    async def preflight(
+        self,
+        *,
+        seconds: float = STEP_SECONDS,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Preflight:
+        """What the agents served here would do to every open run of the store; nothing is written or called.
+
+        `seconds`: how long the open step of one run may take, in a thread apart. `progress` is told how many
+        runs of how many are looked at. Raises StoreError.
+        """
+        agents = list(self.agents.values())
+        found = await preflight(self.store, agents, self.clock, seconds=seconds, progress=progress)
+        return found.at(self._address)
 
     def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Event]:
         """Each durable event with seq > `after`, in order and without a gap, as it comes; ends with the run.

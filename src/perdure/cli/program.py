@@ -22,7 +22,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Begin": ("demo", "init", "run", "worker"),
     "Look": ("inbox", "runs", "show", "why", "state", "diff", "tail", "audit", "stats"),
     "Act": ("approve", "deny", "answer", "signal", "resolve", "release", "retry", "cancel", "budget"),
-    "Care": ("verify", "doctor", "explain"),
+    "Care": ("preflight", "verify", "doctor", "explain"),
     "Learn": ("lab",),
 }
 """Every command, in the order of the help page."""
@@ -37,6 +37,7 @@ _HOMES = {
     "diff": "past",
     "answer": "messages",
     "signal": "messages",
+    "preflight": "preflight",
     "verify": "care",
     "doctor": "care",
     "explain": "care",

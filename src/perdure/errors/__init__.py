@@ -104,6 +104,7 @@ from perdure.errors.resume import (
     RunWaiting,
     SignalSwallowed,
     StepFailed,
+    StepHangs,
 )
 from perdure.errors.schemas import (
     MigrationFailed,
@@ -253,6 +254,7 @@ __all__ = [
     "StatementFailed",
     "StatementRefused",
     "StepFailed",
+    "StepHangs",
     "StoreClosed",
     "StoreError",
     "StoreIO",

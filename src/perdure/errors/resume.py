@@ -134,3 +134,14 @@ class NothingToResolve(ResumeError):
 
     code = "R213"
     default_remedy = "perdure why RUN shows what is open"
+
+
+class StepHangs(ResumeError):
+    """A step came to no call, wait or end for long while it was rehearsed: it computes or waits for ever.
+
+    Between its calls a step only computes. A worker that executed it would stand still with it.
+    """
+
+    code = "R220"
+    default_safe = "Nothing was called and nothing was written."
+    default_remedy = "mend the step where it says; what waits for the outside belongs into a tool"

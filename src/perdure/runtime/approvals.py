@@ -204,14 +204,13 @@ async def _expire(wanted: Wanted, asked: ApprovalRecord) -> None:
     await drive.read_inbox()
     if wanted.execution.record.approvals.get(wanted.path) is not asked:
         return
-    what = f"nobody decided on {tool.name} (approval {asked.id}) in time"
+    what = _undecided(asked)
     bodies: tuple[e.AnyBody, ...] = (e.ApprovalExpired(asked.path, asked.id),)
     match policy_of(tool).expiry:
         case "deny":
             bodies += (_refused(wanted, ApprovalExpired(what, approval_id=asked.id)),)
         case "hold":
-            remedies = (f"perdure release {drive.run_id}    asks again", f"perdure cancel {drive.run_id}")
-            bodies += (e.RunHeld("approval-expired", what, remedies, asked.path),)
+            bodies += (expired_hold(wanted, asked),)
         case "ask":
             pass
     reached("approval.expire")
@@ -220,6 +219,17 @@ async def _expire(wanted: Wanted, asked: ApprovalRecord) -> None:
         reached("approval.expired")
     except InboxMoved:
         await drive.read_inbox()
+
+
+def _undecided(asked: ApprovalRecord) -> str:
+    return f"nobody decided on {asked.head.name} (approval {asked.id}) in time"
+
+
+def expired_hold(wanted: Wanted, asked: ApprovalRecord) -> e.RunHeld:
+    """The hold of a run in which nobody has decided in time."""
+    run_id = wanted.drive.run_id
+    remedies = (f"perdure release {run_id}    asks again", f"perdure cancel {run_id}")
+    return e.RunHeld("approval-expired", _undecided(asked), remedies, asked.path)
 
 
 def _refused(wanted: Wanted, error: ApprovalError) -> e.CallSettled:

@@ -16,6 +16,7 @@ from perdure.journal import outline
 from perdure.runtime.manifest import manifest_bytes
 from perdure.state import events as e
 from perdure.state.amount import Limits
+from perdure.state.record import RunRecord
 from perdure.store.protocol import GENESIS, NewRun, Stored
 
 G = TypeVar("G")
@@ -45,6 +46,14 @@ def principal_bytes(principal: Principal | None) -> bytes | None:
     if principal is None:
         return None
     return codec.encode({"id": principal.id, "roles": sorted(principal.roles)})
+
+
+def principal_of(record: RunRecord) -> Principal | None:
+    """On whose behalf the run acts, as it was recorded."""
+    if record.principal is None:
+        return None
+    stored = codec.decode(record.principal)
+    return Principal(stored["id"], frozenset(stored["roles"]))
 
 
 def goal_bytes(agent: Agent[Any, G, Any], goal: G) -> bytes:

@@ -37,6 +37,18 @@ def line_of_error(error: BaseException) -> str:
     )
 
 
+def line_of_frame(frame: FrameType | None, *, only: bool = False) -> str:
+    """`file:line` of the user's code at which a thread stands; empty if there is none.
+
+    `only`: of this very frame, not of what called it.
+    """
+    frames: list[FrameType] = []
+    while frame is not None:
+        frames.append(frame)
+        frame = None if only else frame.f_back
+    return _line(iter(frames))
+
+
 def _line(frames: Iterator[FrameType]) -> str:
     """The innermost frame of the user's own files, else of an installed package."""
     theirs = ""

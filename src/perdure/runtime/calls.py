@@ -96,7 +96,7 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
             await _give(wanted, call)
             return _replayed(wanted, call)
         if not execution.is_live:
-            await execution.go_live(branch, path, tool.name)
+            await execution.go_live(branch, path, tool.name, wanted)
         if execution.record.ledger is None:
             return await _until_settled(wanted)
         with drive.purse.active(path):

@@ -81,6 +81,19 @@ class Ending(Struct):
     value: bytes
 
 
+class Live(Struct, frozen=True):
+    """Where a rehearsed branch would ask for something that has no recorded outcome. `place`: file:line.
+
+    `recorded`: it was asked for before, and is still open. `wanted`: the `Wanted` of a call, None of a wait.
+    """
+
+    path: str
+    what: str
+    place: str
+    recorded: bool
+    wanted: Any = None
+
+
 @dataclass
 class Execution:
     """The state of one execution.
@@ -89,7 +102,8 @@ class Execution:
     `wake_at`: when a blocked branch can go on at the latest, whatever comes. `blocked_at`: up to which
     message the inbox had been read when the first of them was blocked. `task` executes the step itself.
     `kept`: arguments that the journal does not keep, by their call's digest, while the step is checked.
-    `told`: the calls by which this execution has learned what has become of a fact.
+    `told`: the calls by which this execution has learned what has become of a fact. `lives`: where a
+    rehearsal came to something that is not recorded; None while nothing is rehearsed.
     """
 
     drive: Drive
@@ -107,6 +121,7 @@ class Execution:
     task: asyncio.Task[Any] | None = None
     kept: dict[bytes, dict[str, bytes]] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
+    lives: list[Live] | None = None
 
     def __post_init__(self) -> None:
         record = self.record
@@ -141,7 +156,7 @@ class Execution:
     @property
     def is_live(self) -> bool:
         """Whether `go_live` would return at once: what is asked for now has not been recorded."""
-        return not self.checking and self.replay.over
+        return not self.checking and self.lives is None and self.replay.over
 
     @property
     def values(self) -> Mapping[int, bytes]:
@@ -177,12 +192,37 @@ class Execution:
         if not await self.replay.given(seq):
             self._stalled(branch)
 
-    async def go_live(self, branch: Branch, path: str, what: str) -> None:
-        """Wait until everything recorded has been served; a checked execution has nothing live to do."""
+    async def go_live(self, branch: Branch, path: str, what: str, wanted: Any = None) -> None:
+        """Wait until everything recorded has been served; a checked or rehearsed one does nothing live.
+
+        `wanted`: the `Wanted` of a call.
+        """
+        await self.caught_up(branch)
+        self.only_live(branch, path, what, wanted)
+
+    async def caught_up(self, branch: Branch) -> None:
+        """Wait until everything recorded has been served."""
         if not await self.replay.live():
             self._stalled(branch)
+
+    def only_live(self, branch: Branch, path: str, what: str, wanted: Any = None) -> None:
+        """Unwind the branch if this execution may do nothing live: it is checked, or rehearsed."""
         if self.checking:
             self.diverge(branch, 0, f"at {path} it asked for {what}, which the first execution did not")
+        if self.lives is not None:
+            recorded = path in self.record.calls or path in self.record.waits
+            self.lives.append(Live(path, what, line_of_step(self.task), recorded, wanted))
+            branch.unwind("the rehearsal ends here")
+
+    def asked_for_all(self) -> None:
+        """Unwind unless all that was recorded was asked for, and every call has an outcome."""
+        seq = self.replay.never_asked()
+        if seq is not None and self.mismatch is None:
+            self.mismatch, self.mismatch_detail = seq, never_asked(self.drive, seq)
+            raise Interrupted("the step does not match its record")
+        for call in self.record.calls.values():
+            if call.standing in ("open", "unknown"):
+                raise Interrupted("a call has no known outcome yet")
 
     def _stalled(self, branch: Branch) -> NoReturn:
         seq = self.replay.mismatch or 0

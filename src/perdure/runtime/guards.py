@@ -59,10 +59,11 @@ async def _authorize(wanted: Wanted) -> None:
     why = await rights.refusal(drive, identity(wanted, 0.0))
     execution.forbid(wanted.branch)  # a message may have come while it was asked
     if why and not wanted.settled:
-        execution.hold(wanted.branch, _not_permitted(wanted, why))
+        execution.hold(wanted.branch, not_permitted(wanted, why))
 
 
-def _not_permitted(wanted: Wanted, why: str) -> e.RunHeld:
+def not_permitted(wanted: Wanted, why: str) -> e.RunHeld:
+    """The hold of a call that its principal may not make."""
     run_id, call = wanted.drive.run_id, wanted.call
     detail = f"{wanted.tool.name} ({wanted.path}) was not called: {why}"
     remedies = rights.ways_out(run_id)

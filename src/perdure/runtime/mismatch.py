@@ -1,6 +1,6 @@
-"""In which words a person is told that a step does not match its record: both sides, and where they differ.
+"""A step that does not match its record: both sides in words, where they differ, and what follows from it.
 
-Decides nothing. What is said is bounded, whatever the size of the values.
+What is said is bounded, whatever the size of the values. What may be dropped is judged in `recovery`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure import codec
-from perdure.errors import PerdureError
-from perdure.recovery.verdicts import first_seq, records
+from perdure.errors import Diverged, PerdureError
+from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, records
 from perdure.runtime.difference import differences, shown, told
 from perdure.runtime.drive import Drive, resolve
 from perdure.state import events as e
@@ -22,6 +22,19 @@ ARGUMENTS = 6
 
 HINT = "run.now(), run.random() and run.new_id() are recorded"
 """What to use in place of the usual causes."""
+
+
+def decide(drive: Drive, seq: int, detail: str) -> e.StepRestarted | e.RunHeld:
+    """What becomes of a step whose code asks for something else than event `seq` recorded: the reads from
+    there on are dropped, or the run is held with what can be done.
+    """
+    decision = after_mismatch(drive.record, seq)
+    if isinstance(decision, DropTail):
+        return e.StepRestarted(detail, decision.keep)
+    remedies = [f"deploy the code that the run was recorded with, then perdure retry {drive.run_id}"]
+    if decision.may_restart:
+        remedies.append(f"perdure retry {drive.run_id} --restart")
+    return e.RunHeld("diverged", f"[{Diverged.code}] {detail}", tuple(remedies))
 
 
 def of_call(

@@ -59,7 +59,7 @@ def recall(wanted: Wanted) -> None:
         return
     wanted.known = {}
     for premise in wanted.tool.options.premises:
-        fact, args = _bound(wanted, premise)
+        fact, args = bound(wanted, premise)
         key = fact_key(fact.name, head_of(wanted.execution, fact, args).digest)
         if (record := wanted.execution.record.facts.kept.get(key)) is not None:
             wanted.known[key] = _learned(wanted.execution, record)
@@ -109,6 +109,20 @@ def hold(wanted: Wanted) -> bool:
     return True
 
 
+def stale(wanted: Wanted) -> list[tuple[str, timedelta, timedelta]]:
+    """The facts that a call rests on and that are older than they may be: name, age, and what is allowed."""
+    found = []
+    for premise in wanted.tool.options.premises:
+        fact, args = bound(wanted, premise)
+        key = fact_key(fact.name, head_of(wanted.execution, fact, args).digest)
+        if (record := wanted.execution.record.facts.kept.get(key)) is not None:
+            age = wanted.drive.host.store.now() - record.as_of
+            if age > _span(fact):
+                micros = timedelta(microseconds=1)
+                found.append((fact.name, age * micros, _span(fact) * micros))
+    return found
+
+
 def still(tool: Tool[..., Any], name: str, was: bytes, now: bytes) -> bool:
     """Whether the fact of this name, on which a call of the tool rests, is as it was."""
     facts = [premise.fact for premise in tool.options.premises if premise.fact.name == name]
@@ -145,7 +159,7 @@ def as_declared(tool: Tool[..., Any], error: PremiseChanged) -> None:
 
 async def _look(wanted: Wanted, number: int, premise: Premise) -> _Found:
     """What a premise is now: as it was read under this claim if that is fresh, else read."""
-    fact, args = _bound(wanted, premise)
+    fact, args = bound(wanted, premise)
     head = head_of(wanted.execution, fact, args)
     key = fact_key(fact.name, head.digest)
     if key not in wanted.known:
@@ -165,7 +179,7 @@ async def _look(wanted: Wanted, number: int, premise: Premise) -> _Found:
         return _Found(fact, args, key, head.digest, was, now, as_of, body, same)
 
 
-def _bound(wanted: Wanted, premise: Premise) -> tuple[Tool[..., Any], dict[str, Any]]:
+def bound(wanted: Wanted, premise: Premise) -> tuple[Tool[..., Any], dict[str, Any]]:
     """A premise's fact and its arguments, taken from the call's by name."""
     fact = premise.fact
     assert isinstance(fact, Tool), f"the premise {fact!r} is no declared fact"

@@ -26,6 +26,12 @@ def unknown_hold(run_id: str, call: CallRecord, detail: str) -> e.RunHeld:
     return e.RunHeld("unknown-outcome", detail + raised, remedies, call.path)
 
 
+def unlisted(run_id: str, agent: str, call: CallRecord) -> e.RunHeld:
+    """The hold of an unknown call whose tool is gone: nobody can be asked what became of it."""
+    detail = f"call {call.path} has no known outcome; {agent} no longer lists {call.name}"
+    return unknown_hold(run_id, call, detail)
+
+
 def misfit(agent: Agent[Any, Any, Any], record: RunRecord, message: Inbound, run_id: str) -> e.RunHeld | None:
     """The hold in place of a person's result that does not fit what the tool declares to return."""
     data: dict[str, Any] = codec.decode(message.data)

@@ -14,14 +14,12 @@ from contextlib import suppress
 from typing import Any
 
 from perdure import codec
-from perdure.agent import Agent, Hybrid, Principal
+from perdure.agent import Agent, Hybrid
 from perdure.errors import (
     Damaged,
-    Diverged,
     LeaseLost,
     NotRepeatable,
     NotStorable,
-    PerdureError,
     RunGone,
     ShapeMismatch,
     Signal,
@@ -29,16 +27,18 @@ from perdure.errors import (
     StoreError,
 )
 from perdure.journal import Journal, SnapshotPolicy, outlast, restore
-from perdure.recovery.verdicts import DropTail, after_mismatch
 from perdure.runtime import budgets, children, lineage, questions, reconcile
+from perdure.runtime.birth import principal_of
 from perdure.runtime.boundary import reached
 from perdure.runtime.caller import line_of_error
 from perdure.runtime.drive import Drive, Host
-from perdure.runtime.execution import Execution, Interrupted
+from perdure.runtime.execution import Execution
+from perdure.runtime.holds import no_progress, signal_swallowed, step_error, ways
 from perdure.runtime.late import hand_over
-from perdure.runtime.mismatch import HINT, never_asked, of_ending, of_state
+from perdure.runtime.mismatch import HINT, decide, of_ending, of_state
 from perdure.runtime.plain_loop import plain_loop
-from perdure.runtime.resolved import unknown_hold
+from perdure.runtime.rehearsal import play
+from perdure.runtime.resolved import unlisted
 from perdure.runtime.rowinfo import asks_people, row_info
 from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
@@ -219,7 +219,7 @@ class Runner:
             run_id=past.row.run_id,
             journal=journal,
             live=LiveState(self.agent.state_shape, record.state),
-            principal=_principal(record),
+            principal=principal_of(record),
             inbox_seen=0,
             died_at=_died_at(self.claimed, self.host.store.now()),
             check=self.check,
@@ -258,7 +258,7 @@ class Runner:
             detail = (
                 f"claimed {self.claimed.row.claims} times since the last progress; the worker died each time"
             )
-            await self._hold(ride, e.RunHeld("poison", detail, _retry(ride)))
+            await self._hold(ride, e.RunHeld("poison", detail, ways(ride.run_id)))
 
     async def _settle_unknown(self, ride: Drive) -> e.RunHeld | None:
         for call in list(ride.record.calls.values()):
@@ -266,10 +266,7 @@ class Runner:
                 continue
             tool = self.agent.tool_named(call.name)
             if tool is None:
-                detail = (
-                    f"call {call.path} has no known outcome; {self.agent.name} no longer lists {call.name}"
-                )
-                return unknown_hold(ride.run_id, call, detail)
+                return unlisted(ride.run_id, self.agent.name, call)
             if (held := await reconcile.settle(ride, call, tool)) is not None:
                 return held
         return None
@@ -310,7 +307,7 @@ class Runner:
         execution = Execution(ride, ride.live)
         try:
             await execute(execution, step)
-            self._asked_for_all(execution)
+            execution.asked_for_all()
         except SwallowedSignal:
             await self._unwound(ride, execution, swallowed=True)
         except Signal as signal:
@@ -326,17 +323,6 @@ class Runner:
         else:
             await self._commit(ride, execution, step)
 
-    def _asked_for_all(self, execution: Execution) -> None:
-        """Nothing that was recorded may be left unasked, and no call without an outcome."""
-        seq = execution.replay.never_asked()
-        if seq is not None and execution.mismatch is None:
-            execution.mismatch = seq
-            execution.mismatch_detail = never_asked(execution.drive, seq)
-            raise Interrupted("the step does not match its record")
-        for call in execution.record.calls.values():
-            if call.standing in ("open", "unknown"):
-                raise Interrupted("a call has no known outcome yet")
-
     async def _commit(self, ride: Drive, execution: Execution, step: Any) -> None:
         reached("step.commit")
         number = ride.record.step + 1
@@ -347,12 +333,11 @@ class Runner:
             await self._failed(ride, error)
             return
         if not patch and execution.ending is None and not ride.record.calls and not ride.record.waits:
-            detail = "the step made no call, changed no state and did not finish: it would do so for ever"
-            await self._hold(ride, e.RunHeld("no-progress", detail, _retry(ride)))
+            await self._hold(ride, no_progress(ride.run_id))
             return
         if self.check and (problem := await self._checked(ride, execution, step, patch)) is not None:
             ride.live.reset()
-            again, cancel = _retry(ride)
+            again, cancel = ways(ride.run_id)
             change = f"{HINT}: use them in the step, or read the outside in a tool; then {again}"
             detail = f"[{NotRepeatable.code}] {problem}"
             await self._hold(ride, e.RunHeld("not-repeatable", detail, (again, change, cancel)))
@@ -375,17 +360,12 @@ class Runner:
         """Execute the step again from its own record: calls, patch and ending must be the same."""
         again = Execution(ride, LiveState(self.agent.state_shape, ride.record.state), checking=True)
         again.kept.update(first.kept)
-        try:
-            await execute(again, step)
-            self._asked_for_all(again)
-            second = again.live.patch(again.values)
-        except Signal:
+        played = await play(again, step)
+        if played.stopped is not None:
             return again.mismatch_detail or "the replayed step stopped where the first execution went on"
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001  (whatever the replay raised is the finding)
+        if (error := played.error) is not None:
             return f"the replayed step raised {type(error).__name__}: {error!s:.300} ({line_of_error(error)})"
-        if second != patch:
+        if played.patch != patch:
             return of_state(first.live.live, again.live.live)
         if again.ending != first.ending:
             return of_ending(first.ended, again.ended)
@@ -401,11 +381,7 @@ class Runner:
         if execution.mismatch is not None:
             await self._mismatch(ride, execution)
         elif swallowed:
-            detail = (
-                "the step caught the signal by which it should have unwound"
-                " (except BaseException, or return in finally)"
-            )
-            await self._hold(ride, e.RunHeld("signal-swallowed", detail, _retry(ride)))
+            await self._hold(ride, signal_swallowed(ride.run_id))
         elif execution.holds:
             await self._hold(ride, execution.holds[0])
         elif ride.record.cancel is not None or ride.record.held is not None:
@@ -416,16 +392,11 @@ class Runner:
             reached("run.suspended")
 
     async def _mismatch(self, ride: Drive, execution: Execution) -> None:
-        seq = execution.mismatch or 0
-        decision = after_mismatch(ride.record, seq)
-        if isinstance(decision, DropTail):
-            await ride.journal.append(e.StepRestarted(execution.mismatch_detail, decision.keep))
-            return
-        remedies = [f"deploy the code that the run was recorded with, then perdure retry {ride.run_id}"]
-        if decision.may_restart:
-            remedies.append(f"perdure retry {ride.run_id} --restart")
-        detail = f"[{Diverged.code}] {execution.mismatch_detail}"
-        await self._hold(ride, e.RunHeld("diverged", detail, tuple(remedies)))
+        decided = decide(ride, execution.mismatch or 0, execution.mismatch_detail)
+        if isinstance(decided, e.RunHeld):
+            await self._hold(ride, decided)
+        else:
+            await ride.journal.append(decided)
 
     async def _failed(self, ride: Drive, error: BaseException) -> None:
         """An exception left the step: its patch is discarded.
@@ -444,11 +415,7 @@ class Runner:
             await ride.journal.barrier()  # a restart must not forget that this try was made
             await self.host.clock.sleep(retry.delay(failures))
             return
-        place = line_of_error(error)
-        what = error.what if isinstance(error, PerdureError) else str(error)
-        code = f"[{error.code}] " if isinstance(error, PerdureError) else ""
-        detail = f"{code}{type(error).__name__}: {what}" + (f" ({place})" if place else "")
-        await self._hold(ride, e.RunHeld("step-error", detail, _retry(ride)))
+        await self._hold(ride, step_error(ride.run_id, error))
 
     async def _hold(self, ride: Drive, held: e.RunHeld) -> None:
         reached("run.hold")
@@ -493,23 +460,12 @@ def _policy(storage: Any) -> SnapshotPolicy:
     )
 
 
-def _principal(record: RunRecord) -> Principal | None:
-    if record.principal is None:
-        return None
-    stored = codec.decode(record.principal)
-    return Principal(stored["id"], frozenset(stored["roles"]))
-
-
 def _died_at(claimed: Claimed, now: int) -> int:
     """From when on the last owner could do nothing more: now if it is known to be dead.
 
     Else the end of its lease.
     """
     return now if claimed.died else max(now, claimed.previous_until)
-
-
-def _retry(ride: Drive) -> tuple[str, ...]:
-    return (f"perdure retry {ride.run_id}", f"perdure cancel {ride.run_id}")
 
 
 def _check_sizes(patch: tuple[e.Op, ...], most: int) -> None:

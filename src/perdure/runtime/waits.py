@@ -121,7 +121,9 @@ async def _closed(
     wait = execution.record.waits.get(path)
     if wait is not None and wait.closed:
         return wait.closed
-    await execution.go_live(branch, path, named(awaited.kind, awaited.name))
+    await execution.caught_up(branch)
+    if wait is None or awaited.begins is not None:  # an open wait may be over by what is recorded: see below
+        execution.only_live(branch, path, named(awaited.kind, awaited.name))
     execution.forbid(branch)
     opened = None
     if wait is None:
@@ -146,6 +148,7 @@ async def _closed(
     await drive.journal.decide(close)
     wait = execution.record.waits[path]
     if not wait.closed:
+        execution.only_live(branch, path, words(wait))
         execution.suspend(branch, wait.deadline, f"waits for {words(wait)}")
     reached("wait.closed")
     return wait.closed

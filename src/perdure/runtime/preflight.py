@@ -1,0 +1,157 @@
+"""Every open run against today's code, before anybody deploys it: what would become of each, and why.
+
+Only reads the store, page by page, beside running workers (law 14). User code is executed in a thread apart
+and for a bounded time, so that a step that never ends is a finding and not the end of the look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace as evolve
+from typing import Any, Self, cast
+
+from perdure.agent import Agent, Providers, families
+from perdure.clock import Clock
+from perdure.errors import (
+    Damaged,
+    NewerFormat,
+    NoSuchRun,
+    NotServed,
+    PerdureError,
+    RunGone,
+    StepHangs,
+)
+from perdure.journal import Past, restore
+from perdure.runtime.aside import Aside, TookTooLong
+from perdure.runtime.drive import Host
+from perdure.runtime.execution import Execution
+from perdure.runtime.forecast import Forecast, Preflight
+from perdure.runtime.leases import Leases
+from perdure.runtime.limits import Limits
+from perdure.runtime.rehearsal import rehearse
+from perdure.store.protocol import Query, RunRow, Store
+
+PAGE = 500
+"""Runs that are listed at a time."""
+
+STEP_SECONDS = 5.0
+"""So long a rehearsed step may take; it only goes through what is recorded."""
+
+Progress = Callable[[int, int], None]
+"""Told how many runs of how many are looked at."""
+
+
+async def preflight(
+    store: Store,
+    agents: Sequence[Agent[Any, Any, Any]],
+    clock: Clock,
+    *,
+    seconds: float = STEP_SECONDS,
+    progress: Progress = lambda done, total: None,
+) -> Preflight:
+    """What these agents would do to every open run of the store, newest first.
+
+    Writes and calls nothing. `seconds`: how long the step of one run may take. Raises StoreError.
+    """
+    began = clock.monotonic()
+    known = {agent.name: agent for agent in families(agents)}
+    for agent in known.values():
+        agent.validate()
+    found: list[Forecast] = []
+    rows = [row async for row in _open_rows(store)]
+    with _Look(store, known, clock, seconds) as look:
+        for done, row in enumerate(rows, 1):
+            if (forecast := await look.at(row)) is not None:
+                found.append(forecast)
+            progress(done, len(rows))
+    return Preflight(tuple(found), clock.monotonic() - began)
+
+
+async def _open_rows(store: Store) -> AsyncIterator[RunRow]:
+    before: tuple[int, str] | None = None
+    while page := await store.list(Query(open_only=True, limit=PAGE, before=before)):
+        for row in page:
+            yield row
+        before = (page[-1].created_at, page[-1].run_id)
+
+
+class _Clockwork:
+    """All that a rehearsal may have of a store: its clock, and what it would take."""
+
+    def __init__(self, store: Store) -> None:
+        self.url = store.url
+        self.value_bytes = store.value_bytes
+        self.now = store.now
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"a rehearsal uses the store: {name}")
+
+
+class _Look:
+    """What one look at many runs shares."""
+
+    def __init__(
+        self, store: Store, known: Mapping[str, Agent[Any, Any, Any]], clock: Clock, seconds: float
+    ) -> None:
+        self.store = store
+        self.known = known
+        self.seconds = seconds
+        self.aside = Aside()
+        still = cast(Store, _Clockwork(store))
+        self.host = Host(
+            store=still,
+            clock=clock,
+            leases=Leases(still, "preflight", clock),
+            limits=Limits(clock),
+            providers=Providers(),
+            threads=ThreadPoolExecutor(1, thread_name_prefix="perdure-preflight"),
+            worker="preflight",
+            known=dict(known),
+        )
+
+    def __enter__(self) -> Self:
+        self.aside.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.aside.__exit__()
+        self.host.threads.shutdown(wait=False)
+
+    async def at(self, row: RunRow) -> Forecast | None:
+        """What would become of the run; None if it has ended, or gone, meanwhile."""
+        run_id = row.run_id
+        try:
+            past = await restore(self.store, await self.store.load(run_id))
+            if past.row.terminal:
+                return None
+        except (NoSuchRun, RunGone):
+            return None
+        except NewerFormat as error:
+            return _said(row, "stranded", "format-newer", error)
+        except Damaged as error:
+            return _said(row, "held", "damaged", error)
+        agent = self.known.get(row.agent)
+        if agent is None:
+            served = ", ".join(sorted(self.known)) or "none"
+            what = f"run {run_id} needs agent {row.agent}; this code has {served}"
+            remedy = f"keep a worker that has agent {row.agent}"
+            return _said(row, "stranded", "not-served", NotServed(what, remedy=remedy))
+        return await self._rehearsed(agent, past)
+
+    async def _rehearsed(self, agent: Agent[Any, Any, Any], past: Past) -> Forecast:
+        last: list[Execution] = []
+        try:
+            return await self.aside.play(lambda: rehearse(self.host, agent, past, last.append), self.seconds)
+        except TookTooLong as late:
+            for execution in last:  # whatever it does when it wakes up is no part of any step
+                execution.over = True
+                execution.drive.stopping = True
+            what = f"its step came to no call, wait or end within {self.seconds:g} s"
+            error = StepHangs(what + (f" ({late.place})" if late.place else ""))
+            return _said(past.row, "hangs", "step-hangs", error, past.record.step)
+
+
+def _said(row: RunRow, prospect: Any, reason: str, error: PerdureError, step: int = 0) -> Forecast:
+    about = Forecast(row.run_id, row.agent, row.status, step, prospect, reason)
+    return evolve(about, detail=f"[{error.code}] {error.what}", remedies=(error.remedy,))

@@ -1,0 +1,264 @@
+"""An open step executed with today's code against its record, with nothing written and nothing called.
+
+`play` is one execution of a step, whatever for; a step that is checked and one that is rehearsed share it. A
+rehearsal serves what is recorded, and ends where the step asks for what is not: there it would go on live.
+Laws 14 and 19 rest on two walls: an execution with `lives` unwinds before any call or wait, and its journal
+folds in memory what it is told and hands nothing on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace as evolve
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure import codec
+from perdure.agent import Agent
+from perdure.errors import NotRepeatable, PerdureError, ShapeMismatch, Signal
+from perdure.journal import Journal, Past, SnapshotPolicy
+from perdure.recovery.verdicts import Ask, LeaveUnknown, Person, after_unknown
+from perdure.runtime import budgets
+from perdure.runtime.birth import principal_of
+from perdure.runtime.drive import Drive, Host
+from perdure.runtime.execution import Execution, Live
+from perdure.runtime.forecast import Forecast, Prospect
+from perdure.runtime.holds import no_progress, signal_swallowed, step_error
+from perdure.runtime.messages import foreseen
+from perdure.runtime.mismatch import decide
+from perdure.runtime.plain_loop import plain_loop
+from perdure.runtime.prospects import at_call, forgotten
+from perdure.runtime.reconcile import policy_of
+from perdure.runtime.resolved import unknown_hold, unlisted
+from perdure.runtime.step import SwallowedSignal, execute
+from perdure.runtime.tree import LiveState
+from perdure.state import events as e
+from perdure.state.fold import fold
+from perdure.state.record import RunRecord
+from perdure.store.protocol import Appended
+
+MOST_RESTARTS = 20
+"""So often a rehearsed step may drop reads and begin again; more of them is no end."""
+
+
+class Played(Struct, frozen=True):
+    """How one execution of a step ended: unwound by a signal, left by an error, or whole, with its patch."""
+
+    stopped: Signal | None = None
+    error: Exception | None = None
+    patch: tuple[e.Op, ...] = ()
+
+
+async def play(execution: Execution, step: Any) -> Played:
+    """Execute a step that has nothing to do live, to its end."""
+    try:
+        await execute(execution, step)
+        execution.asked_for_all()
+        return Played(patch=execution.live.patch(execution.values))
+    except Signal as signal:
+        return Played(stopped=signal)
+    except Exception as error:  # noqa: BLE001  (whatever left the step is the finding)
+        return Played(error=error)
+
+
+class Unwritten(Journal):
+    """A journal whose facts are folded in memory and never leave it."""
+
+    async def append(self, *bodies: e.AnyBody, taken: Sequence[int] = ()) -> int:
+        """Fold these facts."""
+        return self._think(bodies)
+
+    async def decide(
+        self, make: Callable[[RunRecord], Sequence[e.AnyBody]], *, taken: Sequence[int] = ()
+    ) -> int:
+        """Fold what `make` says."""
+        return self._think(make(self.record))
+
+    def append_soon(self, *bodies: e.AnyBody) -> None:
+        """Fold these facts."""
+        self._think(bodies)
+
+    def _think(self, bodies: Sequence[e.AnyBody]) -> int:
+        for body in bodies:
+            event = e.Event(self.record.seq + 1, self.clock.now(), self.epoch, body)
+            self.record = fold(self.record, event, codec.decode)
+        return self.record.seq
+
+    def _send(self, batch: object) -> Any:
+        raise AssertionError("a rehearsal writes nothing")
+
+    async def intend(self, *_: object) -> None:
+        """Nothing is intended in a rehearsal."""
+        self._send(None)
+
+    async def transact(self, *_: object, **__: object) -> tuple[e.AnyBody, ...]:
+        """Nothing is acted in a rehearsal."""
+        self._send(None)
+        return ()
+
+    async def barrier(self) -> None:
+        """Nothing is durable that was not before."""
+
+    def flush(self) -> Any:
+        """There is nothing to hand on."""
+        found: Appended | None = None
+        return found
+
+
+async def rehearse(
+    host: Host, agent: Agent[Any, Any, Any], past: Past, note: Callable[[Execution], None] = lambda _: None
+) -> Forecast:
+    """What would become of an open run if it were claimed now by this code.
+
+    `note` is told of each execution of the step. The store of `host` is only asked for the time.
+    """
+    found = await _rehearse(host, agent, past, note)
+    if found.prospect not in ("diverges", "held") or found.reason not in ("diverged", "step-error"):
+        return found
+    again = await _rehearse(host, agent, past, note)
+    if (again.prospect, again.detail) == (found.prospect, found.detail):
+        return found
+    detail = f"[{NotRepeatable.code}] two rehearsals of one record differ: {found.detail}; {again.detail}"
+    return evolve(found, prospect="held", reason="not-repeatable", detail=detail)
+
+
+async def _rehearse(
+    host: Host, agent: Agent[Any, Any, Any], past: Past, note: Callable[[Execution], None]
+) -> Forecast:
+    run_id = past.row.run_id
+    record = foreseen(past.record, past.inbox, run_id)
+    about = Forecast(run_id, past.row.agent, past.row.status, record.step, "resumes")
+    if record.cancel is not None:
+        return evolve(about, prospect="ends", detail=f"cancelled by {record.cancel}")
+    if record.held is not None:
+        hold = record.held
+        held = e.RunHeld(hold.reason, hold.detail, hold.remedies, hold.path)
+        return _held(about, held, "stays held")
+    try:
+        drive = _drive(host, agent, past, record)
+    except ShapeMismatch as error:
+        detail = f"[{error.code}] {error.what}"
+        return evolve(about, prospect="held", reason="state-misfit", detail=detail, remedies=(error.remedy,))
+    open_calls = [call for call in record.calls.values() if call.standing == "open"]
+    await drive.journal.append(*(e.CallUnknown(c.path, "crash", drive.died_at) for c in open_calls))
+    notes: list[str] = []
+    if (hold_ := await _unknown(drive, notes) or budgets.step_over(drive)) is not None:
+        return _held(about, hold_)
+    return await _step(drive, evolve(about, notes=tuple(notes)), note)
+
+
+def _drive(host: Host, agent: Agent[Any, Any, Any], past: Past, record: RunRecord) -> Drive:
+    """The run as a worker would drive it, with a journal that writes nothing. Raises ShapeMismatch."""
+    journal = Unwritten(
+        host.store,
+        replace(past, record=record),
+        policy=SnapshotPolicy(None, None),
+        durability="effects",
+        clock=host.clock,
+    )
+    return Drive(
+        host=host,
+        agent=agent,
+        run_id=past.row.run_id,
+        journal=journal,
+        live=LiveState(agent.state_shape, record.state),
+        principal=principal_of(record),
+        inbox_seen=past.row.inbox,
+        died_at=host.store.now(),
+    )
+
+
+def _held(about: Forecast, held: e.RunHeld, prospect: Prospect = "held") -> Forecast:
+    return evolve(
+        about, prospect=prospect, reason=held.reason, detail=held.detail, remedies=tuple(held.remedies)
+    )
+
+
+async def _unknown(drive: Drive, notes: list[str]) -> e.RunHeld | None:
+    """What would be done about each call without an outcome, as far as no hook needs to be asked."""
+    for call in list(drive.record.calls.values()):
+        if call.standing not in ("open", "unknown") or call.effect == "read":
+            continue
+        tool = drive.agent.tool_named(call.name)
+        if tool is None:
+            return unlisted(drive.run_id, drive.agent.name, call)
+        match after_unknown(call, policy_of(tool), drive.host.clock.now()):
+            case Person(why):
+                return unknown_hold(drive.run_id, call, f"{call.name}: {why}")
+            case LeaveUnknown():
+                await drive.journal.append(e.CallReconciled(call.path, "left-unknown", "policy"))
+            case Ask():
+                try:
+                    tool.restore(drive.arguments(call))
+                except PerdureError as error:
+                    why = f"{call.name}: its hook cannot be asked: {error.what}"
+                    return unknown_hold(drive.run_id, call, why)
+                notes.append(
+                    f"{call.name} ({call.path}) has no known outcome: its reconcile hook is asked first"
+                )
+            case _:
+                notes.append(
+                    f"{call.name} ({call.path}) has no known outcome: it is sent again, with its key"
+                )
+    return None
+
+
+async def _step(drive: Drive, about: Forecast, note: Callable[[Execution], None]) -> Forecast:
+    """Execute the open step until it goes on live, is whole, or would be held."""
+    step = drive.agent.step_fn or plain_loop(drive.agent)
+    dropped: list[str] = []
+    while True:
+        execution = Execution(drive, drive.live, lives=[])
+        note(execution)
+        played = await play(execution, step)
+        if execution.mismatch is None:
+            return await _judged(execution, played, dropped, about)
+        drive.live.reset()
+        decided = decide(drive, execution.mismatch, execution.mismatch_detail)
+        if isinstance(decided, e.RunHeld) or len(dropped) == MOST_RESTARTS:
+            held = decided if isinstance(decided, e.RunHeld) else no_progress(drive.run_id)
+            return _held(about, held, "diverges" if held.reason == "diverged" else "held")
+        dropped.append(f"reads are dropped and asked for again: {decided.why}")
+        await drive.journal.append(decided)
+
+
+async def _judged(execution: Execution, played: Played, dropped: list[str], about: Forecast) -> Forecast:
+    """What becomes of a step that agrees with its record."""
+    drive = execution.drive
+    lives = execution.lives or []
+    about = evolve(about, notes=(*about.notes, *dropped), prospect="restarts" if dropped else "resumes")
+    if isinstance(played.stopped, SwallowedSignal):
+        return _held(about, signal_swallowed(drive.run_id))
+    if execution.holds:
+        return _held(about, execution.holds[0])
+    if isinstance(played.error, Exception):
+        return _held(about, step_error(drive.run_id, played.error))
+    if played.stopped is None:
+        return _ended(execution, played, about)
+    found = [await at_call(live) for live in lives]
+    about = evolve(
+        about,
+        goes_on=tuple(map(_words, lives)),
+        voided=(*(one for each in found for one in each.voided), *forgotten(execution)),
+        stale=tuple(dict.fromkeys(one for each in found for one in each.stale)),
+        notes=(*about.notes, *(one for each in found for one in each.notes)),
+    )
+    held = next((each.held for each in found if each.held is not None), None)
+    return about if held is None else _held(about, held)
+
+
+def _ended(execution: Execution, played: Played, about: Forecast) -> Forecast:
+    """All that the step asks for is recorded: it would be committed."""
+    drive, record = execution.drive, execution.record
+    if not played.patch and execution.ending is None and not record.calls and not record.waits:
+        return _held(about, no_progress(drive.run_id))
+    if execution.ending is not None:
+        return evolve(about, goes_on=(f"it ends as {execution.ending.status}",))
+    return evolve(about, goes_on=(f"step {record.step + 1} is committed",))
+
+
+def _words(live: Live) -> str:
+    place = f" at {live.place}" if live.place else ""
+    return f"{live.what} ({live.path}){place}"

@@ -278,3 +278,11 @@ class Run(ABC, Generic[S, G, R]):
     @abstractmethod
     def new_id(self) -> str:
         """A new id, recorded. Not a secret."""
+
+    @abstractmethod
+    def since(self, marker: str) -> bool:
+        """Whether this step began with the code that `marker` stands for: `if run.since("fraud-check"): ...`.
+
+        False in a step that had got further than this place under older code, True in any other. Recorded:
+        one answer in a step, however often it is executed again.
+        """

@@ -88,6 +88,7 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
     elif (wait := execution.record.waits.get(path)) is not None:
         detail = f"at {path} recorded {questions.words(wait)}; the code asks for {tool.name}"
         execution.diverge(branch, wait.seq, detail)
+    execution.awaiting.discard(path)
     approvals.recall(execution, path)
     premises.recall(wanted)
     execution.replay.enter()

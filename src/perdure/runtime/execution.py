@@ -103,7 +103,8 @@ class Execution:
     message the inbox had been read when the first of them was blocked. `task` executes the step itself.
     `kept`: arguments that the journal does not keep, by their call's digest, while the step is checked.
     `told`: the calls by which this execution has learned what has become of a fact. `lives`: where a
-    rehearsal came to something that is not recorded; None while nothing is rehearsed.
+    rehearsal came to something that is not recorded; None while nothing is rehearsed. `awaiting`: places of
+    open approvals to which the code has not come yet.
     """
 
     drive: Drive
@@ -126,6 +127,7 @@ class Execution:
     def __post_init__(self) -> None:
         record = self.record
         self.replay = Replay(record)
+        self.awaiting = {asked.path for asked in record.approvals.values() if asked.open}
         restart = f"r{record.restart}" if record.restart else ""
         self.prefix = f"{record.step + 1}{restart}:"
         most = self.drive.agent.max_concurrency

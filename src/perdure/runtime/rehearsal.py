@@ -26,6 +26,7 @@ from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution, Live
 from perdure.runtime.forecast import Forecast, Prospect
 from perdure.runtime.holds import no_progress, signal_swallowed, step_error
+from perdure.runtime.markers import old_ways
 from perdure.runtime.messages import foreseen
 from perdure.runtime.mismatch import decide
 from perdure.runtime.plain_loop import plain_loop
@@ -228,7 +229,10 @@ async def _judged(execution: Execution, played: Played, dropped: list[str], abou
     """What becomes of a step that agrees with its record."""
     drive = execution.drive
     lives = execution.lives or []
-    about = evolve(about, notes=(*about.notes, *dropped), prospect="restarts" if dropped else "resumes")
+    kept = [f"keeps to the old way of marker {name!r}" for name in old_ways(execution.record)]
+    about = evolve(
+        about, notes=(*about.notes, *dropped, *kept), prospect="restarts" if dropped else "resumes"
+    )
     if isinstance(played.stopped, SwallowedSignal):
         return _held(about, signal_swallowed(drive.run_id))
     if execution.holds:

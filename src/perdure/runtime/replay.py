@@ -14,6 +14,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from perdure.recovery.verdicts import first_seq, records
+from perdure.state.events import SINCE
 from perdure.state.record import CallRecord, RunRecord, WaitRecord
 
 ROUNDS = 64
@@ -30,6 +31,8 @@ class Replay:
         self._path_of: dict[int, str] = {}
         self._unasked: dict[str, int] = {}
         for item in records(record) if record.calls or record.waits else ():
+            if item.name == SINCE and isinstance(item, CallRecord):
+                continue  # it has no place in the order, and code may stop to ask for it
             self._unasked[item.path] = first_seq(item)
             if seq := _outcome_seq(item):
                 self._path_of[seq] = item.path

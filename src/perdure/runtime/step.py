@@ -43,7 +43,7 @@ from perdure.errors import (
     Signal,
     UnknownTool,
 )
-from perdure.runtime import calls, children, waits
+from perdure.runtime import calls, children, markers, waits
 from perdure.runtime.branches import Work, branch_out
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Ending, Execution, Interrupted, branch_scope, here
@@ -264,6 +264,13 @@ class LiveRun(Run[Any, Any, Any]):
     def new_id(self) -> str:
         """A new id, recorded."""
         return str(self._drawn("run.new_id", self._drive.host.clock.new_id))
+
+    def since(self, marker: str) -> bool:
+        """Whether this step began with the code that the marker stands for."""
+        self._usable()
+        if self._drive.stopping:
+            raise asyncio.CancelledError
+        return markers.since(self._execution, here(self._execution), marker)
 
     def _clock_now(self) -> int:
         return self._drive.host.clock.now()

@@ -24,7 +24,10 @@ Usage: TypeAlias = tuple[int, ...]
 """What a call used: input and output tokens, then billionths of a dollar if the price is known. An empty one:
 nobody can tell, and what the call had reserved counts. None in its place: nothing was used."""
 
-DRAWN: frozenset[str] = frozenset({"run.now", "run.random", "run.new_id", "run.gather"})
+SINCE = "run.since"
+"""The name under which the answer to a marker is recorded."""
+
+DRAWN: frozenset[str] = frozenset({"run.now", "run.random", "run.new_id", "run.gather", SINCE})
 """What is recorded like a call and asks nothing of the outside."""
 
 Outcome: TypeAlias = Literal["done", "failed", "not_done"]

@@ -47,8 +47,8 @@ def unfounded(events: Sequence[e.Event]) -> Iterator[str]:
 
 def _resting(manifest: dict[str, Any]) -> dict[str, int]:
     """How many premises each tool of the run declares."""
-    tools: dict[str, list[Any]] = manifest.get("tools", {})
-    return {name: len(entry[2]) for name, entry in tools.items() if len(entry) > 2}
+    tools: dict[str, dict[str, Any]] = manifest.get("tools", {})
+    return {name: len(entry["premises"]) for name, entry in tools.items() if entry.get("premises")}
 
 
 def _counted(act: str, found: int, due: int) -> Iterator[str]:

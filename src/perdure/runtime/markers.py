@@ -7,6 +7,7 @@ again. It takes no place among the step's calls, so that adding or removing a ma
 from __future__ import annotations
 
 from perdure import codec
+from perdure.agent.policy import is_a
 from perdure.errors import BadArguments
 from perdure.runtime.execution import Branch, Execution
 from perdure.state import events as e
@@ -23,7 +24,7 @@ def since(execution: Execution, branch: Branch, name: str) -> bool:
 
     Raises BadArguments for a name that could not be part of a path.
     """
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST or not name.isprintable() or " " in name:
+    if not is_a(name, str) or not 0 < len(name) <= LONGEST or not name.isprintable() or " " in name:
         raise BadArguments(
             f"a marker's name has 1 to {LONGEST} printable characters and no space; not {name!r:.100}",
             remedy='run.since("fraud-check")',

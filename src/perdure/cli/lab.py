@@ -9,6 +9,8 @@ import click
 
 from perdure.cli.showing import Tick, experiment
 
+_WITHIN = "For Hybrid(resume_within=...): milliseconds."
+
 
 @click.group(short_help="What durable state costs, and what it did when it was killed.")
 def lab() -> None:
@@ -19,14 +21,19 @@ def lab() -> None:
 
 
 @lab.command(short_help="Storage models on paper, and on real stores under SIGKILL.")
-@click.option("--steps", type=click.IntRange(1, 100_000), default=200, show_default=True)
-@click.option("--size", type=click.IntRange(0), default=300, show_default=True, help="Bytes of a message.")
+@click.option("--steps", type=click.IntRange(2, 100_000), default=200, show_default=True)
+@click.option("--size", type=click.IntRange(1), default=300, show_default=True, help="Bytes of a message.")
 @click.option(
     "--every", type=click.IntRange(1), multiple=True, help="Snapshot interval (repeat). Default 5, 20, 50."
 )
+@click.option(
+    "--within", type=click.FloatRange(0.001), default=1.0, show_default=True, metavar="MS", help=_WITHIN
+)
+@click.option("--kills", type=click.IntRange(1), default=24, show_default=True, help="How often a run dies.")
 @click.option("--paper", is_flag=True, help="Only the model on paper: nothing is run.")
 @experiment
-def storage(seed: int, tick: Tick, *, steps: int, size: int, every: tuple[int, ...], paper: bool) -> Any:
-    """Storage models on paper, and on real stores under SIGKILL."""
+def storage(seed: int, tick: Tick, *, every: tuple[int, ...], paper: bool, **run: Any) -> Any:
+    """Storage models on paper, and the same run on real stores, killed with SIGKILL at random steps."""
     room = import_module("perdure.lab.storage")
-    return room.measure(seed, tick, steps=steps, message=size, every=every or room.EVERY, paper=paper)
+    plan = room.Plan(run["steps"], run["size"], run["kills"], every or room.EVERY, run["within"])
+    return room.measure(seed, tick, plan, paper=paper)

@@ -1,13 +1,18 @@
-"""What it costs to keep an agent's state: storage models on paper, and on the real stores under SIGKILL."""
+"""What it costs to keep an agent's state: storage models on paper, and on the real stores under SIGKILL.
+
+Puts `model` and `experiment` side by side, and says from the figures where they differ and why.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from perdure.lab import model
-from perdure.lab.report import Table, Tick, size
+from perdure.lab import experiment, model
+from perdure.lab.experiment import INSTALL, Measured, Plan
+from perdure.lab.report import Cell, Table, Tick, percent, size, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,74 +20,288 @@ if TYPE_CHECKING:
 EVERY = (5, 20, 50)
 """Intervals of the hybrid, in steps, unless told otherwise."""
 
+KILLS = 24
+"""How often each run dies, unless told otherwise."""
+
+PAGE = 4096
+"""Bytes of a page of SQLite."""
+
 
 @dataclass(frozen=True)
 class Paper:
-    """One storage model on paper. `every`: of a hybrid; 1 for snapshots, None for the log."""
+    """One storage model on paper. `keep`: snapshot, every K, log."""
 
-    name: str
-    every: int | None
+    keep: str
     cost: model.Cost
 
 
 @dataclass(frozen=True)
 class Storage:
-    """The storage models beside each other, over a run of `steps` steps with messages of `message` bytes."""
+    """The storage models beside each other, over a run of `steps` steps with messages of `message` bytes.
+
+    `skipped`: what was not measured, and why.
+    """
 
     steps: int
     message: int
     seed: int
     papers: tuple[Paper, ...]
+    measured: tuple[Measured, ...] = ()
+    skipped: tuple[str, ...] = ()
 
     name = "storage"
     title = "What it costs to keep an agent's state"
-    caption = "Bytes written per step against events replayed at a resume, one point for each storage model."
+    caption = (
+        "The dial. Across: events replayed at a resume; up: bytes per step. On paper the whole state of each "
+        "step lies far above the log; what really reaches the disk is nearly flat, because whole pages do."
+    )
 
     def tables(self) -> Sequence[Table]:
-        """On paper."""
-        rows = [(paper.name, size(paper.cost.written), f"{paper.cost.replayed:.1f}") for paper in self.papers]
-        heads = ("storage", "written", "replayed")
-        return [Table(heads, tuple(rows), f"on paper: {self.steps} steps of {self.message} bytes")]
+        """On paper; and measured beside it."""
+        run = f"{self.steps} steps, each adding a message of {self.message} bytes"
+        papers = Table(
+            ("storage", "written", "replayed", "at most"),
+            tuple((p.keep, size(p.cost.written), f"{p.cost.replayed:.1f}", p.cost.most) for p in self.papers),
+            f"On paper: {run}",
+        )
+        if not self.measured:
+            return [papers]
+        kills = len(self.measured[0].at)
+        heads = (
+            "store",
+            "storage",
+            "paper",
+            "handed over",
+            "written",
+            "file",
+            "replayed",
+            "load",
+            "asked again",
+        )
+        rows = tuple(self._row(one) for one in self.measured)
+        return [papers, Table(heads, rows, f"Measured: the same run, killed {kills} times and resumed")]
+
+    def _row(self, one: Measured) -> tuple[Cell, ...]:
+        paper = self._paper(one)
+        keep = one.keep + (" ms" if one.keep.startswith("within") else "")
+        survives = bool(one.survives and one.at)
+        return (
+            one.store + (f", {one.durability}" if one.durability != "step" else ""),
+            keep if one.at else f"{keep}, not killed",
+            None if paper is None else size(paper.written),
+            size(one.handed),
+            size(one.written) if one.written else None,
+            None if one.file is None else size(one.file),
+            f"{one.mean_replayed:.1f}" if survives else None,
+            span(statistics.median(one.folded)) if survives else None,
+            one.again,
+        )
+
+    def _paper(self, one: Measured) -> model.Cost | None:
+        return next((paper.cost for paper in self.papers if paper.keep == one.keep), None)
+
+    def _find(
+        self, store: str, keep: str, durability: str = "step", *, killed: bool = True
+    ) -> Measured | None:
+        return next(
+            (
+                one
+                for one in self.measured
+                if (one.store, one.keep, one.durability) == (store, keep, durability)
+                and bool(one.at) == killed
+            ),
+            None,
+        )
+
+    # -- what it says
 
     def sentences(self) -> Sequence[str]:
-        """What the figures say."""
+        """Where paper and measurement differ, and why."""
         whole, log = self.papers[0].cost, self.papers[-1].cost
-        times = whole.written / log.written
-        return [f"On paper a snapshot of every step writes {times:.0f} times what the log writes."]
+        said = [f"On paper a snapshot of every step writes {whole.written / log.written:.0f} times the log."]
+        said += self._of_the_log()
+        said += self._of_snapshots()
+        said += self._of_pages()
+        said += self._of_kills()
+        said += self._of_others()
+        return [*said, *self.skipped]
+
+    def _of_the_log(self) -> Iterator[str]:
+        log = self._find("sqlite", "log")
+        if log is None:
+            return
+        receipts, patches = (log.kinds[kind] for kind in ("call.settled", "step.committed"))
+        yield (
+            f"Paper has one event a step, of {self.papers[-1].cost.written / self.steps:.0f} bytes. The"
+            f" journal has {log.events / self.steps:.2f}: the reply's receipt"
+            f" ({receipts[1] / receipts[0]:.0f} bytes) and the step's patch ({patches[1] / patches[0]:.0f}"
+            f" bytes), which refers to the reply instead of holding it again; what is handed over comes to"
+            f" {log.handed / self.steps:.0f} bytes a step."
+        )
+        paper = statistics.fmean(log.at)
+        yield (
+            f"After the same {len(log.at)} steps paper replays {paper:.1f} events and the store replayed"
+            f" {log.mean_replayed:.1f}, {log.mean_replayed / paper:.2f} times as many: two events a step,"
+            f" and one more for each resume before."
+        )
+        if len(set(log.replayed)) > 1:
+            slope, base = statistics.linear_regression(log.replayed, log.folded)
+            yield (
+                f"Reading, verifying and folding took {span(max(base, 0.0))}, and {span(max(slope, 0.0))}"
+                f" more for each event, on this machine while this was measured."
+            )
+
+    def _of_snapshots(self) -> Iterator[str]:
+        every, log = self._find("sqlite", "snapshot"), self._find("sqlite", "log")
+        if every is None or log is None:
+            return
+        yield (
+            f"The largest snapshot holds a state of {size(every.state_bytes)} in {size(every.snapshot_bytes)}"
+            f" ({percent(every.snapshot_bytes / every.state_bytes)}): it is compressed. So a snapshot of"
+            f" every step handed over {size(every.handed)} where paper has"
+            f" {size(self.papers[0].cost.written)}."
+        )
+        if log.file and every.file:
+            yield (
+                f"Only the newest snapshot is kept: with one after each step the file ends at"
+                f" {size(every.file)}, with none at {size(log.file)}."
+            )
+        within = next((one for one in self.measured if one.keep.startswith("within")), None)
+        if within is not None and within.folded:
+            yield (
+                f"Told to resume {within.keep} ms the engine took {within.snapshots} snapshots, and replayed"
+                f" {within.mean_replayed:.1f} events on average; loading took"
+                f" {span(statistics.median(within.folded))}, reading included."
+            )
+
+    def _of_pages(self) -> Iterator[str]:
+        whole, log = self._find("sqlite", "log", killed=False), self._find("sqlite", "log")
+        every = self._find("sqlite", "snapshot")
+        if whole is None or not whole.written:
+            return
+        yield (
+            f"A disk takes whole pages of {PAGE:,} bytes. Unkilled, the log's {size(whole.handed)} became"
+            f" {size(whole.written)} written, {whole.written / whole.handed:.0f} times as much:"
+            f" {whole.commits} commits of {whole.written / whole.commits / PAGE:.1f} pages each, in the"
+            " write-ahead log and, at checkpoints, once more in the file."
+        )
+        if every is not None and every.written and log is not None and log.written:
+            paper = self.papers[0].cost.written / self.papers[-1].cost.written
+            yield (
+                f"So the dial moves less than paper says: from the log to a snapshot of every step it is"
+                f" {paper:.0f} times the bytes on paper, {every.handed / log.handed:.0f} times in what is"
+                f" handed over, and {every.written / log.written:.1f} times in what is written."
+            )
+
+    def _of_kills(self) -> Iterator[str]:
+        whole, log = self._find("sqlite", "log", killed=False), self._find("sqlite", "log")
+        if log is None:
+            return
+        if whole is not None and whole.written and log.written:
+            each = (log.written - whole.written) / len(log.at)
+            yield (
+                f"A kill and its resume wrote {size(each)} more: opening, bringing the write-ahead log home,"
+                " a claim."
+            )
+        between = sum(place in ("answered", "ended") for place in log.places)
+        yield (
+            f"Of {len(log.at)} kills {between} struck between a reply and the commit of its step;"
+            f" {log.again} model calls were made again."
+        )
+        loose = next((one for one in self.measured if one.durability == "effects" and one.at), None)
+        if loose is not None:
+            yield (
+                f"With durability `effects`, the default, nothing waits for the disk until something leaves"
+                f" the run: {loose.commits} writes instead of {log.commits}, and {loose.again} calls again,"
+                f" as a model that takes no time gets ahead of the disk. What a crash redoes is bounded by"
+                f" 128 events or 5 ms, whichever comes first."
+            )
+        memory = next((one for one in self.measured if not one.survives), None)
+        if memory is not None:
+            yield (
+                f"The memory store keeps nothing of a killed process: {memory.again:,} calls were made again."
+            )
+
+    def _of_others(self) -> Iterator[str]:
+        other, ours = self._find("langgraph", "snapshot"), self._find("sqlite", "snapshot")
+        if other is None or ours is None or not (other.written and ours.written and other.file and ours.file):
+            return
+        yield (
+            f"LangGraph's saver, given the same run, writes the whole list at each step and keeps every one:"
+            f" it was handed {other.handed / ours.handed:.1f} times what perdure hands over for a snapshot of"
+            f" every step, wrote {other.written / ours.written:.1f} times as much, and its file is"
+            f" {other.file / ours.file:.0f} times as large. It made {other.again} calls again."
+        )
+        if other.folded and ours.folded:
+            yield (
+                f"Its last checkpoint was read in {span(statistics.median(other.folded))}, perdure's"
+                f" snapshot in {span(statistics.median(ours.folded))}, its digest verified."
+            )
 
     def document(self) -> Mapping[str, Any]:
         """The raw figures."""
-        return {"seed": self.seed, **asdict(self)}
+        return asdict(self)
+
+    # -- the dial
 
     def plot(self, axes: Axes) -> None:
-        """The dial."""
+        """Bytes per step against events replayed: paper's curve, and what was measured."""
+        whole = [k for k in range(1, self.steps) if self.steps % k == 0]  # no interval is left unfinished
+        curve = [model.hybrid(self.steps, k, self.message) for k in whole] + [self.papers[-1].cost]
+        axes.plot([c.replayed for c in curve], [c.written / self.steps for c in curve], color="#000000", lw=1)
         axes.plot(
             [paper.cost.replayed for paper in self.papers],
             [paper.cost.written / self.steps for paper in self.papers],
-            "o-",
+            "o",
+            color="#000000",
+            label="on paper (JSON)",
         )
+        for paper in self.papers:
+            axes.annotate(
+                paper.keep,
+                (paper.cost.replayed, paper.cost.written / self.steps),
+                (4, 6),
+                textcoords="offset points",
+                fontsize=8,
+            )
+        ours = [one for one in self.measured if one.store == "sqlite" and one.durability == "step" and one.at]
+        ours.sort(key=lambda one: one.mean_replayed)
+        replayed = [one.mean_replayed for one in ours]
+        axes.plot(replayed, [one.handed / self.steps for one in ours], "s-", label="SQLite: handed over")
+        if all(one.written for one in ours):
+            written = [(one.written or 0) / self.steps for one in ours]
+            axes.plot(replayed, written, "^-", label="SQLite: written to files")
+        for one in self.measured:
+            if one.store == "langgraph" and one.written:
+                axes.plot(
+                    [0], [one.handed / self.steps], "D", color="#CC79A7", label="LangGraph: handed over"
+                )
+                axes.plot([0], [one.written / self.steps], "P", color="#E69F00", label="LangGraph: written")
+        axes.set_xscale("symlog", linthresh=1)
         axes.set_yscale("log")
-        axes.set_xlabel("events replayed at a resume")
-        axes.set_ylabel("bytes written per step")
+        axes.set_xlim(-0.15, None)
+        axes.set_xlabel("events replayed at a resume, on average")
+        axes.set_ylabel("bytes per step")
+        axes.set_title(f"The dial: {self.steps} steps of {self.message} bytes")
+        axes.legend(loc="upper right")
 
 
 def on_paper(steps: int, message: int, every: Sequence[int]) -> tuple[Paper, ...]:
     """Snapshots, hybrids from the shortest interval to the longest, the log."""
     return (
-        Paper("snapshot", 1, model.snapshot(steps, message)),
-        *(Paper(f"hybrid, every {k}", k, model.hybrid(steps, k, message)) for k in sorted(set(every))),
-        Paper("log", None, model.log(steps, message)),
+        Paper("snapshot", model.snapshot(steps, message)),
+        *(Paper(f"every {k}", model.hybrid(steps, k, message)) for k in sorted(set(every))),
+        Paper("log", model.log(steps, message)),
     )
 
 
-def measure(
-    seed: int,
-    tick: Tick,
-    *,
-    steps: int = 200,
-    message: int = 300,
-    every: Sequence[int] = EVERY,
-    paper: bool = False,
-) -> Storage:
-    """The paper model for this run."""
-    return Storage(steps, message, seed, on_paper(steps, message, every))
+def measure(seed: int, tick: Tick, plan: Plan | None = None, *, paper: bool = False) -> Storage:
+    """The paper model, and unless `paper` the same run on the real stores."""
+    plan = plan or Plan(200, 300, KILLS, EVERY)
+    papers = on_paper(plan.steps, plan.message, plan.every)
+    if paper:
+        return Storage(plan.steps, plan.message, seed, papers)
+    found = experiment.measure(plan, seed, tick)
+    missing = f"Not measured: LangGraph's own saver, which is not installed ({INSTALL})."
+    skipped = () if experiment.has_langgraph() else (missing,)
+    return Storage(plan.steps, plan.message, seed, papers, found, skipped)

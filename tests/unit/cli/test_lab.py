@@ -31,9 +31,9 @@ def test_storage_prints_the_paper_figures(perdure: Command, place: Path) -> None
     answer = perdure("lab", "storage", "--paper")
     assert answer.code == 0
     told = [line.split() for line in answer.out.splitlines()]
-    assert ["snapshot", "6,115", "kB", "0.0"] in told
-    assert ["hybrid,", "every", "20", "399", "kB", "9.5"] in told
-    assert ["log", "64", "kB", "100.5"] in told
+    assert ["snapshot", "6,115", "kB", "0.0", "0"] in told
+    assert ["every", "20", "399", "kB", "9.5", "19"] in told
+    assert ["log", "64", "kB", "100.5", "200"] in told
     assert not list(place.iterdir())
 
 

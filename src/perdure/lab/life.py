@@ -34,6 +34,8 @@ from perdure.store.protocol import Appended, Batch, Loaded, NewRun, RunRow, Stor
 from perdure.testing.crash.life import be_alone
 
 RUN_ID = "run"
+"""The run that dies."""
+
 LIFE_SECONDS = 120
 """A life that lasts longer is stuck, and is ended."""
 

@@ -20,6 +20,7 @@ from langgraph.graph import END, START, StateGraph
 from perdure.lab.life import Case, Diary, Fate, Kill, Life, lives, talk
 
 CONFIG: Any = {"configurable": {"thread_id": "run"}, "recursion_limit": 1_000_000}
+"""The thread that dies; a graph counts its steps against a limit, which is no part of this."""
 
 
 class Talk(TypedDict):

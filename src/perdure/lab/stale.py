@@ -22,7 +22,7 @@ from perdure.agent import Agent, Approval, Principal, Tool, Waiting, fact, tool
 from perdure.clock import SECOND
 from perdure.errors import PremiseChanged
 from perdure.host import Runtime
-from perdure.lab.report import Table, Tick, percent
+from perdure.lab.report import Cell, Table, Tick, percent
 from perdure.store.memory import MemoryStore
 from perdure.testing.clock import MovableClock
 
@@ -109,7 +109,8 @@ class Stale:
         """Shares by pause and fact, and what checking cost, for a thousand resumes."""
         heads = ("pause", "fact", "changes an hour", "formula", "unchecked", "checked")
         cost = ("reads more", "plans again", "asked again")
-        shares, costs = [], []
+        shares: list[tuple[Cell, ...]] = []
+        costs: list[tuple[Cell, ...]] = []
         for row in self.rows:
             first = (f"{row.hours:g} h", row.fact)
             hazard = None if row.per_hour is None else percent(row.per_hour)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from perdure.cli import experiments
 from perdure.cli.showing import Tick, experiment
 
 _WITHIN = "For Hybrid(resume_within=...): milliseconds."
@@ -37,3 +38,7 @@ def storage(seed: int, tick: Tick, *, every: tuple[int, ...], paper: bool, **run
     room = import_module("perdure.lab.storage")
     plan = room.Plan(run["steps"], run["size"], run["kills"], every or room.EVERY, run["within"])
     return room.measure(seed, tick, plan, paper=paper)
+
+
+for _command in (experiments.stale, experiments.diverge, experiments.crash):
+    lab.add_command(_command)

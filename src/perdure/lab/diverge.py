@@ -66,9 +66,10 @@ def differs(temperature: float, steps: int) -> float:
 
 
 class Speaker(Protocol):
-    """A model that draws its replies."""
+    """A model that draws its replies. A `slow` one computes in a thread."""
 
     name: str
+    slow: bool
 
     def reply(self, said: Sequence[str], temperature: float, chance: random.Random) -> str:
         """The next reply after those that were `said`; whatever is random in it comes from `chance`."""
@@ -79,6 +80,7 @@ class WordModel:
     """Draws words as the paper model says; which ones it likes depends on what was said before."""
 
     name = f"{WORDS} of {VOCABULARY} words"
+    slow = False
 
     def reply(self, said: Sequence[str], temperature: float, chance: random.Random) -> str:
         """A few words."""
@@ -239,7 +241,10 @@ def _author(world: _World) -> Agent[Any, Any, Any]:
 
     @made.model("speaker")
     async def speak(said: list[str]) -> str:
-        return world.speaker.reply(said, world.temperature, world.chance)
+        asked = (said, world.temperature, world.chance)
+        if world.speaker.slow:
+            return await asyncio.to_thread(world.speaker.reply, *asked)
+        return world.speaker.reply(*asked)
 
     @made.tool(effect="irreversible")
     async def tell(number: int, text: str) -> None:

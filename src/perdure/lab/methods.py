@@ -32,12 +32,17 @@ from perdure.testing.crash.clock import HurriedClock
 STEPS = 4
 """Effects of one task."""
 
+THINKING = 0.02
+"""Seconds that perdure's model thinks before each act; real ones take longer. Meanwhile what came before is
+written. To a method that writes only while everything waits the time makes no difference.
+"""
+
 POINTS = {
-    "before": "the step has begun, nothing was sent",
+    "thinking": "between two acts, while the model thinks",
+    "before": "the model has answered, nothing was sent",
     "sent": "the call has left, the receiver has not acted",
     "acted": "the receiver has acted, its answer has not arrived",
-    "after": "the answer is there, the step is not over",
-    "between": "the step is over, the next one has not begun",
+    "after": "the answer has arrived this very moment",
 }
 """Where a process dies, and what holds there."""
 
@@ -134,32 +139,32 @@ def retry_loop(folder: Path, effects: Effects, fate: Fate) -> None:
     """Begins at the beginning, however far it had come."""
     act = _by_hand(folder, effects, fate)
     for number in range(1, STEPS + 1):
+        fate.at("thinking")
         fate.at("before")
         act(number)
         fate.at("after")
-        fate.at("between")
 
 
 def saves_after(folder: Path, effects: Effects, fate: Fate) -> None:
     """Saves how far it has come after each act."""
     act = _by_hand(folder, effects, fate)
     for number in range(_saved(folder) + 1, STEPS + 1):
+        fate.at("thinking")
         fate.at("before")
         act(number)
         fate.at("after")
         _save(folder, number)
-        fate.at("between")
 
 
 def saves_before(folder: Path, effects: Effects, fate: Fate) -> None:
     """Saves how far it has come before each act."""
     act = _by_hand(folder, effects, fate)
     for number in range(_saved(folder) + 1, STEPS + 1):
+        fate.at("thinking")
         fate.at("before")
         _save(folder, number)
         act(number)
         fate.at("after")
-        fate.at("between")
 
 
 def _saved(folder: Path) -> int:
@@ -180,7 +185,9 @@ def _save(folder: Path, number: int) -> None:
 # ------------------------------------------------------------------------------------------------ and perdure
 
 
-def _declared(receiver: Receiver, effects: Effects, fate: Fate, agent: Agent[Any, Any, Any]) -> Tool[..., Any]:
+def _declared(
+    receiver: Receiver, effects: Effects, fate: Fate, agent: Agent[Any, Any, Any]
+) -> Tool[..., Any]:
     """The same effect, declared as what it is."""
     if effects == "transactional":
 
@@ -230,9 +237,16 @@ async def _carry(folder: Path, effects: Effects, fate: Fate) -> None:
     agent: Agent[Any, Any, Any] = Agent("clerk", state=dict, start=lambda goal: {"done": 0})
     act: Callable[[int], Awaitable[None]] = _declared(receiver, effects, fate, agent)
 
+    @agent.model("thinker")
+    async def think(number: int) -> None:
+        await asyncio.sleep(THINKING / 2)
+        fate.at("thinking")
+        await asyncio.sleep(THINKING / 2)
+
     @agent.step
     async def step(run: Any) -> None:
         number = run.state["done"] + 1
+        await think(number)
         fate.at("before")
         await run.call(act, number)
         fate.at("after")
@@ -240,8 +254,7 @@ async def _carry(folder: Path, effects: Effects, fate: Fate) -> None:
         if number == STEPS:
             run.finish(number)
 
-    marks = {"step.committed": "between", "transact.committed": "acted"}
-    set_hook(lambda name: fate.at(marks[name]) if name in marks else None)
+    set_hook(lambda name: fate.at("acted") if name == "transact.committed" else None)
     clock = HurriedClock(folder, 1.0)
     store = SQLiteStore(folder / "perdure.db", clock=clock, reserve_bytes=0)
     async with Runtime(store, [agent], clock=clock, lease_seconds=LEASE_SECONDS) as runtime:

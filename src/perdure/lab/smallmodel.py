@@ -42,6 +42,8 @@ def weights() -> Path | None:
 class SmallModel:
     """SmolLM2 in this process, on one thread. Raises ExtraMissing."""
 
+    slow = True
+
     def __init__(self) -> None:
         path = weights()
         if path is None:

@@ -47,6 +47,7 @@ POINTS = {
 """Where a process dies, and what holds there."""
 
 Effects = Literal["read", "idempotent", "transactional", "reconciled", "opaque"]
+"""Classes of effects: the engine's, irreversible ones apart by whether they can be looked up."""
 
 EFFECTS: dict[Effects, str] = {
     "read": "read",
@@ -64,6 +65,7 @@ LEASE_SECONDS = 60.0
 """Of the trial's clock, which is put forward after a death: nobody waits for it."""
 
 RUN_ID = "task"
+"""The run of a trial."""
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from perdure.clock import Clock
 from perdure.errors import StoreError
-from perdure.runtime.standstill import Standstill
+from perdure.runtime.standstill import STANDSTILL_SECONDS, Standstill
 from perdure.store.protocol import Store
 
 log = logging.getLogger("perdure.leases")
@@ -49,7 +49,7 @@ class Leases:
         self._held: dict[str, _Held] = {}
         self._task: asyncio.Task[None] | None = None
         self._renewal: asyncio.Task[None] | None = None
-        self._standstill = Standstill()
+        self._standstill = Standstill(min(STANDSTILL_SECONDS, seconds / 2))  # told before it is lost
 
     def hold(self, run_id: str, since: float, lost: Callable[[], None]) -> None:
         """Count a lease that was claimed at monotonic moment `since`; `lost` is called when it is gone."""

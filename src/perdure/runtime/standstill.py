@@ -16,7 +16,7 @@ import traceback
 log = logging.getLogger("perdure.run")
 
 STANDSTILL_SECONDS = 5.0
-"""An event loop that has not turned for so long is told of."""
+"""An event loop that has not turned for so long is told of; sooner where a lease would not last so long."""
 
 
 class Standstill:

@@ -1,0 +1,191 @@
+"""A field: a folder with a program, a store file, and real processes that run the program and are killed.
+
+The program is `app.py`: PRELUDE and what a test puts behind it. Its processes tell the test what they do by
+lines in files beside it, and wait for files that the test makes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from perdure.journal import history, load, verify
+from perdure.state import events as e
+from perdure.state.record import RunRecord
+from perdure.store.protocol import RunRow
+from perdure.store.sqlite import SQLiteStore
+
+SECONDS = 30.0
+"""How long a test waits for another process before it gives up: more than any machine needs."""
+
+PRELUDE = '''
+import asyncio, os, signal, sys, time
+from datetime import timedelta
+from pathlib import Path
+
+import perdure
+from perdure import *
+
+HERE = Path(__file__).parent
+
+
+def book(name, text=""):
+    """A line in the file of this name."""
+    with open(HERE / name, "a") as file:
+        file.write(f"{text or os.getpid()}\\n")
+
+
+def booked(name):
+    """How many lines it has."""
+    path = HERE / name
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def die():
+    """By kill -9."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def is_open(name):
+    return (HERE / name).exists()
+
+
+async def opened(name):
+    """Wait until the test has made a file of this name."""
+    while not is_open(name):
+        await asyncio.sleep(0.01)
+
+
+def run_here(agent, run_id="r", goal="go", lease=3600.0, **more):
+    """Carry the run on in this process, without a worker."""
+    async def main():
+        async with Runtime(str(HERE / "runs.db"), [agent], lease_seconds=lease) as runtime:
+            print((await runtime.run(agent, run_id, goal, **more)).status, flush=True)
+    asyncio.run(main())
+'''
+
+
+class Field:
+    """What `app.py` says, the store it works on, and its processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "runs.db"
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def program(self, text: str) -> None:
+        """Write the program."""
+        (self.folder / "app.py").write_text(f"{PRELUDE}\n\n{text}")
+
+    def open(self, name: str) -> None:
+        """Make the file for which a process may wait."""
+        (self.folder / name).touch()
+
+    def lines(self, name: str) -> list[str]:
+        """What processes have booked."""
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def process(self, *argv: str) -> subprocess.Popen[str]:
+        """One more Python process in the folder."""
+        names = {name: value for name, value in os.environ.items() if name != "PERDURE_STORE"}
+        made = subprocess.Popen(
+            [sys.executable, *argv],
+            cwd=self.folder,
+            env=names,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._processes.append(made)
+        return made
+
+    def worker(self, agent: str = "agent", concurrency: int = 100) -> subprocess.Popen[str]:
+        """`perdure worker` for an agent of the program."""
+        served = ("worker", f"app.py:{agent}", "--store", str(self.store))
+        return self.process("-m", "perdure", *served, "--concurrency", str(concurrency))
+
+    def perdure(self, *argv: str) -> tuple[int, str, str]:
+        """The program `perdure` itself, to its end: exit code, output, complaints."""
+        process = self.process("-m", "perdure", *argv)
+        said, complaint = process.communicate(timeout=SECONDS)
+        return process.returncode, said, complaint
+
+    def asked(self, *argv: str) -> Any:
+        """The document that a command of `perdure` prints."""
+        code, said, complaint = self.perdure(*argv, "--json", "--store", str(self.store))
+        assert code == 0, complaint
+        return json.loads(said)
+
+    def end(self) -> None:
+        """End every process that was started."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.communicate()
+
+    # -- what is durable
+
+    async def told(self, run_id: str = "r") -> tuple[RunRow, RunRecord, list[Any]]:
+        """The run's row, its fold and its facts, verified."""
+        store = SQLiteStore(self.store)
+        await store.open()
+        try:
+            found = await verify(store, run_id)
+            assert found.ok, found
+            past = await load(store, run_id)
+            return past.row, past.record, [event.body for event in await history(store, run_id)]
+        finally:
+            await store.close()
+
+    async def facts(self, kind: type[Any], run_id: str = "r") -> list[Any]:
+        """Its durable facts of one kind."""
+        return [body for body in (await self.told(run_id))[2] if isinstance(body, kind)]
+
+    async def settled(self, run_id: str = "r") -> list[e.CallSettled]:
+        """Its durable receipts."""
+        return await self.facts(e.CallSettled, run_id)
+
+    async def until(self, run_id: str, holds: Callable[[RunRow, RunRecord, list[Any]], object]) -> None:
+        """Wait until something durable holds of the run."""
+        deadline = time.monotonic() + SECONDS
+        while not holds(*await self.told(run_id)):
+            assert time.monotonic() < deadline, "it never held"
+            await asyncio.sleep(0.02)
+
+    async def until_ended(self, *run_ids: str) -> list[str | None]:
+        """Wait until these runs have ended; their statuses."""
+        for run_id in run_ids:
+            await self.until(run_id, lambda row, record, facts: row.terminal)
+        return [(await self.told(run_id))[1].ended for run_id in run_ids]
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """What a process says until it ends, well or by a kill that was asked for."""
+    out, complaint = process.communicate(timeout=SECONDS)
+    assert process.returncode in (0, -signal.SIGKILL), complaint
+    return out.strip() if process.returncode == 0 else "killed"
+
+
+def ended_by(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    """Send the signal and wait for the end; what it complained of."""
+    process.send_signal(number)
+    return process.communicate(timeout=SECONDS)[1]
+
+
+def until(condition: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
+    """Wait until it holds; a process that ends meanwhile is a failure."""
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never held"
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.01)

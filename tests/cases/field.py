@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from perdure.errors import NoSuchRun
 from perdure.journal import history, load, verify
 from perdure.state import events as e
 from perdure.state.record import RunRecord
@@ -158,9 +159,17 @@ class Field:
     async def until(self, run_id: str, holds: Callable[[RunRow, RunRecord, list[Any]], object]) -> None:
         """Wait until something durable holds of the run."""
         deadline = time.monotonic() + SECONDS
-        while not holds(*await self.told(run_id)):
+        while not await self._holds(run_id, holds):
             assert time.monotonic() < deadline, "it never held"
             await asyncio.sleep(0.02)
+
+    async def _holds(self, run_id: str, holds: Callable[[RunRow, RunRecord, list[Any]], object]) -> bool:
+        if not self.store.exists():
+            return False
+        try:
+            return bool(holds(*await self.told(run_id)))
+        except NoSuchRun:
+            return False
 
     async def until_ended(self, *run_ids: str) -> list[str | None]:
         """Wait until these runs have ended; their statuses."""

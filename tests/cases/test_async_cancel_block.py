@@ -68,8 +68,8 @@ def _in_the_second_wait(row: Any, record: Any, facts: list[Any]) -> bool:
 @pytest.mark.crash
 @pytest.mark.parametrize("how", ["read", "idempotent", "irreversible", "step"])
 async def test_an_interrupt_in_a_retry_wait_keeps_the_tries(field: Field, how: str) -> None:
-    """O-043: Ctrl+C in the second wait for another try ruined the later recovery. The tries that were made count,
-    the run goes on at the next start, and nothing says that it has failed.
+    """O-043: Ctrl+C in the second wait for another try ruined the later recovery. The tries that were made
+    count, the run goes on at the next start, and nothing says that it has failed.
     """
     (field.folder / "how").write_text(how)
     field.program(RETRYING)
@@ -248,6 +248,7 @@ async def test_cancelled_twice_during_a_save_it_is_saved_or_not(
     made = agent(step, pay, gift)
     memory.wrap(Lagging(memory.store, seconds=0.004))
     await _cancelled(way, boundary, memory.run(made))
+    outcome: Any = None
     for _ in range(4):
         outcome = await memory.run(made)
         if outcome.status == "held":
@@ -264,7 +265,7 @@ async def test_cancelled_twice_during_a_save_it_is_saved_or_not(
     await memory.blameless(world)
 
 
-# -------------------------------------------------------------------------------------- a loop that is blocked
+# ------------------------------------------------------------------------------------ a loop that is blocked
 
 BLOCKING = """
 agent = Agent("agent", state=dict, start=lambda goal: {})

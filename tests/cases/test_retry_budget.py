@@ -10,7 +10,7 @@ import pytest
 import perdure
 from perdure.agent import Done, NotDone
 from perdure.runtime.runner import POISON_CLAIMS
-from tests.cases.field import Field, until
+from tests.cases.field import Field
 from tests.unit.runtime.stage import LEASE, Crash, Stage, agent
 
 DEADLY = """
@@ -37,52 +37,44 @@ async def test_a_step_that_kills_its_worker_is_given_up(field: Field) -> None:
     with the reason and a way out, and nobody tries again.
     """
     field.program(DEADLY)
-    code, _, complaint = field.perdure("run", "app.py", "go", "--id", "r", "--detach", "--store", str(field.store))
+    code, _, complaint = field.perdure(
+        "run", "app.py", "go", "--id", "r", "--detach", "--store", str(field.store)
+    )
     assert code in (0, 4), complaint
+    held: Any = None
     for _ in range(POISON_CLAIMS + 3):
         pair = [field.worker(), field.worker()]
-        tried = len(field.lines("tries"))
-        while all(worker.poll() is None for worker in pair):
-            row, record, _ = await field.told()
-            if record.held is not None:
-                break
-        if record.held is not None:
+        while held is None and any(worker.poll() is None for worker in pair):
+            held = (await field.told())[1].held
+        if held is not None:
             break
-        until(lambda tried=tried: len(field.lines("tries")) > tried)  # type: ignore[misc]
-        for worker in pair:
-            worker.kill()
-            worker.communicate()
-    row, record, _ = await field.told()
-    assert record.held is not None
-    assert (row.status, record.held.reason, len(field.lines("tries"))) == ("held", "poison", POISON_CLAIMS)
-    assert "claimed" in record.held.detail
-    assert any(remedy.startswith("perdure retry") for remedy in record.held.remedies)
-    why = field.asked("why", "r")
-    assert "poison" in str(why)
+    assert held is not None
+    assert (held.reason, len(field.lines("tries"))) == ("poison", POISON_CLAIMS)
+    assert "claimed" in held.detail
+    assert any(remedy.startswith("perdure retry") for remedy in held.remedies)
+    assert "poison" in str(field.asked("why", "r"))
 
 
 def _deadly(where: str) -> Any:
     """An agent that ends its process at one place, always."""
 
-    def die() -> None:
-        raise Crash(where)
+    def die(*places: str) -> None:
+        if where in places:
+            raise Crash(where)
 
     @perdure.tool(effect="read")
     async def look() -> str:
-        if where == "read":
-            die()
+        die("read")
         return "seen"
 
     @perdure.tool(effect="idempotent")
     async def book() -> str:
-        if where == "idempotent":
-            die()
+        die("idempotent")
         return "booked"
 
     @perdure.tool(effect="irreversible")
     async def pay() -> str:
-        if where in ("hook", "irreversible"):
-            die()
+        die("hook", "irreversible")
         return "paid"
 
     if where == "hook":
@@ -91,23 +83,19 @@ def _deadly(where: str) -> Any:
         async def paid() -> Done[str] | NotDone:
             raise Crash("hook")
 
+    async def dying() -> None:
+        die("branch")
+
     async def step(run: Any) -> None:
         run.now(), run.random()
         await look()
-        if where == "draws":
-            run.new_id()
-            die()
+        die("draws")
         await book()
-        if where == "branch":
-            await run.gather(look(), _dying(die))
-        if where == "wait":
-            await run.sleep(0)
-            die()
+        await run.gather(look(), dying())
+        await run.sleep(0)
+        die("wait")
         await pay()
-        die()
-
-    async def _dying(how: Any) -> None:
-        how()
+        die("end")
 
     return agent(step, look, book, pay)
 

@@ -63,17 +63,23 @@ def audit(options: Options, run: str) -> int:
 async def _audit(options: Options, text: str) -> int:
     from perdure import journal
     from perdure.timeline.audit import audit as audited
+    from perdure.timeline.pruning import epitaph_document, epitaph_of
 
     async with there(options) as store:
-        row = await find(store, text)
-        acts = audited(await journal.history(store, row.run_id))
+        name = text
+        if (left := epitaph_of(await store.tombstones(text))) is not None:
+            acts = audited(left.told())
+        else:
+            name = (await find(store, text)).run_id
+            acts = audited(await journal.history(store, name))
     if options.json:
         from perdure.cli.notice import print_document
         from perdure.timeline.document import act_document
 
-        print_document({"run_id": jsonable(row.run_id), "acts": [act_document(act) for act in acts]})
+        document = {"run_id": jsonable(name), "acts": [act_document(act) for act in acts]}
+        print_document(document if left is None else {**document, "removed": epitaph_document(left)})
         return exits.OK
     from perdure.cli.ledger import draw_audit
 
-    draw_audit(row.run_id, acts)
+    draw_audit(name, acts, removed=left)
     return exits.OK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from perdure.cli.screen import Screen, age
 from perdure.cli.text import Text
@@ -11,6 +12,9 @@ from perdure.timeline.amounts import counted, duration, moment
 from perdure.timeline.audit import MEANING, Act, Permit
 from perdure.timeline.inbox import Entry
 from perdure.timeline.plain import clean, quoted
+
+if TYPE_CHECKING:
+    from perdure.timeline.pruning import Epitaph
 
 _GOOD = frozenset({"transactional", "key-deduplicated", "once", "reconciled", "settled by a person"})
 
@@ -43,9 +47,20 @@ def _what(entry: Entry) -> Text:
     return text
 
 
-def draw_audit(run_id: str, acts: Sequence[Act]) -> None:
-    """Draw the acts of a run, and below them what the guarantees that occur rest on."""
+def draw_audit(run_id: str, acts: Sequence[Act], *, removed: Epitaph | None = None) -> None:
+    """Draw the acts of a run, and below them what the guarantees that occur rest on.
+
+    `removed`: what is left of a run that was.
+    """
     screen = Screen()
+    if removed is not None:
+        when = f"it ended {moment(removed.ended_at)} and was removed {moment(removed.removed_at)}"
+        keys = counted(len(removed.keys), "key")
+        screen.draw(f"run {clean(run_id)} of {clean(removed.agent)}: {clean(removed.status)}; {when}; {keys}")
+        if not removed.events:
+            screen.draw_pairs([(key, "") for key in map(clean, removed.keys)])
+            return
+        screen.draw()
     if not acts:
         screen.draw(f"run {clean(run_id)} has done nothing outside")
         return

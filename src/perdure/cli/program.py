@@ -22,6 +22,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Begin": ("demo", "init", "run", "worker"),
     "Look": ("inbox", "runs", "show", "why", "state", "diff", "tail", "audit", "stats"),
     "Act": ("approve", "deny", "answer", "signal", "resolve", "release", "retry", "cancel", "budget"),
+    "Keep": ("export", "import", "prune"),
     "Care": ("preflight", "verify", "doctor", "explain"),
     "Learn": ("lab",),
 }
@@ -38,6 +39,9 @@ _HOMES = {
     "answer": "messages",
     "signal": "messages",
     "preflight": "preflight",
+    "export": "keep",
+    "import": "keep",
+    "prune": "keep",
     "verify": "care",
     "doctor": "care",
     "explain": "care",
@@ -67,7 +71,7 @@ class Program(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         module = importlib.import_module(f"perdure.cli.{_HOMES.get(cmd_name, 'read')}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, "import_" if cmd_name == "import" else cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from perdure.cli.options import Options
-from perdure.errors import AmbiguousRun, BadPoint, NoStore, NoSuchRun
+from perdure.errors import AmbiguousRun, BadPoint, NoStore, NoSuchRun, StoreReadOnly
 from perdure.store import open_store
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.plain import clean
@@ -39,12 +40,40 @@ async def there(options: Options, *, look: bool = True) -> AsyncIterator[Store]:
     path = path_of(url)
     if path is not None and (not path.exists() or path.stat().st_size == 0):
         raise NoStore(f"there is no store at {path.absolute()}", path=str(path.absolute()))
-    store = open_store(url, look=look)
-    await store.open()
+    store = await _exported(path, look=look) if path is not None and _is_exported(path) else None
+    if store is None:
+        store = open_store(url, look=look)
+        await store.open()
     try:
         yield store
     finally:
         await store.close()
+
+
+def _is_exported(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(16)
+    except OSError:  # the store says what is the matter with it
+        return False
+    if beginning.startswith(b"SQLite format 3"):
+        return False
+    from perdure.timeline.bundle import MAGIC
+
+    return beginning.startswith(MAGIC)
+
+
+async def _exported(path: Path, *, look: bool) -> Store:
+    """An exported run, in the place of a store. Raises StoreReadOnly where it would have to be written."""
+    from perdure.timeline.bundle import shelf, unpacked
+
+    if not look:
+        raise StoreReadOnly(
+            f"{path} is an exported run, which is only looked at",
+            remedy=f"perdure import {path} carries it into a store",
+            path=str(path),
+        )
+    return await shelf(unpacked(await asyncio.to_thread(path.read_bytes)), str(path))
 
 
 async def find(store: Store, text: str) -> RunRow:

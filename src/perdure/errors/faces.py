@@ -32,6 +32,27 @@ class BadPlace(FaceError):
     default_remedy = "perdure state RUN shows the whole state, and with it the name of each place"
 
 
+class NotABundle(FaceError):
+    """The file is no exported run."""
+
+    code = "U711"
+    default_remedy = "perdure export RUN writes one; a store is named with --store, and needs no import"
+
+
+class ImportConflict(FaceError):
+    """The store has a run of this id with another past. Nothing of either was changed."""
+
+    code = "U712"
+    default_remedy = "import it into another store: perdure import FILE --store other.db"
+
+
+class PruneRefused(FaceError):
+    """`perdure prune` deletes for good, and was not told to: nobody could be asked."""
+
+    code = "U713"
+    default_remedy = "look first with --dry-run, then repeat the command with --yes"
+
+
 class UnknownCode(FaceError):
     """`perdure explain` knows no error of this code."""
 

@@ -15,6 +15,7 @@ from perdure.journal.outline import outline
 from perdure.journal.past import (
     Past,
     Verification,
+    gathered,
     goal_of,
     history,
     load,
@@ -34,6 +35,7 @@ __all__ = [
     "SnapshotPolicy",
     "Verification",
     "follow",
+    "gathered",
     "goal_of",
     "history",
     "load",

@@ -77,21 +77,23 @@ def _map_texts(node: Any) -> Any:
     return node
 
 
-async def inline(body: e.AnyBody, store: Store, run_id: str) -> e.AnyBody:
-    """The body with each blob's address replaced by its bytes."""
-    found: dict[bytes, bytes] = {}
+async def blobs_of(body: e.AnyBody, store: Store, run_id: str) -> list[Blob]:
+    """The large values whose addresses stand in the body, each once. Raises Damaged."""
+    found: dict[bytes, None] = {}
 
     def collect(value: bytes) -> bytes:
         if len(value) == 19 and value.startswith(BLOB_HEADER):
-            found[value] = b""
+            found[value[3:]] = None
         return value
 
     _change_values(body, collect)
-    if not found:
-        return body
-    for address in found:
-        data = await store.blob(run_id, address[3:])
-        if codec.digest(data) != address[3:]:
-            raise Damaged(f"a large value of run {run_id} does not match its digest", run_id=run_id)
-        found[address] = data
-    return _change_values(body, lambda value: found.get(value, value))
+    blobs = [Blob(digest, await store.blob(run_id, digest)) for digest in found]
+    if any(codec.digest(blob.data) != blob.digest for blob in blobs):
+        raise Damaged(f"a large value of run {run_id} does not match its digest", run_id=run_id)
+    return blobs
+
+
+async def inline(body: e.AnyBody, store: Store, run_id: str) -> e.AnyBody:
+    """The body with each blob's address replaced by its bytes."""
+    found = {BLOB_HEADER + blob.digest: blob.data for blob in await blobs_of(body, store, run_id)}
+    return _change_values(body, lambda value: found.get(value, value)) if found else body

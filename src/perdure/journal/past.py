@@ -10,13 +10,14 @@ from msgspec import Struct
 from perdure import codec
 from perdure.clock import SYSTEM
 from perdure.errors import Damaged, NewerFormat, NoSuchRun, PerdureError
-from perdure.journal.outline import BLOB_HEADER, inline
+from perdure.journal.outline import BLOB_HEADER, blobs_of, inline
 from perdure.journal.snapshots import LOAD_COSTS, pack_snapshot, unpack_snapshot
 from perdure.state import events as e
 from perdure.state.fold import fold, fold_all
 from perdure.state.record import RunRecord
 from perdure.store.protocol import (
     GENESIS,
+    Blob,
     Inbound,
     Loaded,
     RunRow,
@@ -214,6 +215,23 @@ async def history(store: Store, run_id: str, after: int = 0) -> list[e.Event]:
         before = event.seq
         events.append(event)
     return [event for event in events if event.seq > after]
+
+
+async def gathered(store: Store, run_id: str, upto: int) -> tuple[list[Stored], list[Blob]]:
+    """The stored events up to `upto` and every large value that they refer to, verified against the chain.
+
+    Raises Damaged, NewerFormat.
+    """
+    stored = [item for item in await read_all(store, run_id) if item.seq <= upto]
+    digest, before, blobs = GENESIS, 0, dict[bytes, Blob]()
+    for item in stored:
+        event, digest = _opened(run_id, item, before, digest)
+        before = item.seq
+        if _outlined(item):
+            blobs.update((blob.digest, blob) for blob in await blobs_of(event.body, store, run_id))
+    if before != upto:
+        raise Damaged(f"run {run_id}: event {before + 1} is missing", run_id=run_id, seq=before + 1)
+    return stored, list(blobs.values())
 
 
 async def verify(store: Store, run_id: str) -> Verification:

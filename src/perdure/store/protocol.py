@@ -105,8 +105,8 @@ NEVER = 1 << 62
 class NewRun(msgspec.Struct, frozen=True):
     """The first append of a run.
 
-    One that was lived elsewhere comes with all its events, the `epoch` that its last owner had, and
-    `terminal` if it has ended.
+    One that was lived elsewhere comes with all its events, the `epoch` that its last owner had, `terminal` if
+    it has ended, and `asks` if it needs people.
     """
 
     run_id: str
@@ -120,6 +120,7 @@ class NewRun(msgspec.Struct, frozen=True):
     blobs: tuple[Blob, ...] = ()
     epoch: int = 0
     terminal: bool = False
+    asks: bool = False
 
 
 class RunRow(msgspec.Struct, frozen=True):

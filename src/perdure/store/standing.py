@@ -197,6 +197,7 @@ def new_standing(run: NewRun, now: int) -> Standing:
         terminal=run.terminal,
         epoch=run.epoch,
         seq=len(run.events),
+        asks=run.asks,
     )
 
 

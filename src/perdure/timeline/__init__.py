@@ -1,1 +1,4 @@
-"""A run's past, looked at with no agent alive: nothing here loads a user's code, writes or sends (law 14)."""
+"""A run's past, with no agent alive: nothing here loads a user's code.
+
+Looks write and send nothing (law 14); only what keeps runs (bundle, pruning) writes, each run in one commit.
+"""

@@ -60,7 +60,7 @@ _FIND_NO = f"SELECT {COLUMNS} FROM perdure_run WHERE run_no = ?"
 _GONE = "SELECT 1 FROM perdure_gone WHERE run_id = ?"
 _NEW_RUN = (
     "INSERT INTO perdure_run (run_id, agent, version, parent, created_at, status, due_at, info, updated_at,"
-    " terminal, epoch, seq_floor) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING run_no"
+    " terminal, epoch, asks, seq_floor) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING run_no"
 )
 _SET_RUN = (
     "UPDATE perdure_run SET version = ?, status = ?, due_at = ?, info = ?, updated_at = ?, terminal = ?,"
@@ -159,6 +159,7 @@ class Transaction:
             self.now,
             new.terminal,
             new.epoch,
+            new.asks,
             new.seq,
         )
         run_no = self.connection.execute(_NEW_RUN, values).get

@@ -68,13 +68,15 @@ class PlacePromises(Promises):
 
     @promise
     async def test_a_run_may_come_with_its_whole_past_in_one_commit(self, trial: Trial) -> None:
-        past = replace(new_run(events=3), epoch=7, status="held", due_at=NEVER, blobs=(Blob(b"k", b"v"),))
+        past = replace(new_run(events=3), epoch=7, status="held", due_at=NEVER, asks=True)
+        past = replace(past, blobs=(Blob(b"k", b"v"),))
         row, made = await trial.store.create(past)
         assert made
         assert (row.epoch, row.seq, row.terminal) == (7, 3, False)
         assert await trial.store.read("r") == events(1, 3)
         assert await trial.store.blob("r", b"k") == b"v"
         assert await trial.next_ids() == []
+        assert [one.run_id for one in await trial.store.list(Query(asks=True))] == ["r"]
         await trial.store.deliver(message("r", "go on"))
         claimed = await trial.claim("r")
         assert claimed.row.epoch == 8, "whoever goes on is newer than every owner that it had"

@@ -1,0 +1,244 @@
+"""Runs that have ended and need not be kept: which those are, and their removal.
+
+A run that is open is never removed, nor one whose parent is open: what an open run's present or future rests
+on stays (law 12). What is removed leaves its id, which stays taken, and a tombstone: the keys of its acts,
+and with `keep="audit"` the events that say what was done outside and who permitted it. Each run is removed
+in one commit; many of them share the disk with the commits of live workers, a few at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from perdure import codec
+from perdure.errors import Damaged, NewerFormat, NoSuchRun, RunGone
+from perdure.journal import history
+from perdure.state import events as e
+from perdure.state.record import TERMINAL
+from perdure.store.protocol import Query, RunRow, Store
+from perdure.timeline.amounts import stamp
+from perdure.timeline.plain import jsonable
+
+PAGE = 500
+"""Rows that are looked at together."""
+
+AT_ONCE = 16
+"""Removals under way: few enough that a commit of theirs is short, and no live worker waits long for its
+turn."""
+
+Keep: TypeAlias = Literal["keys", "audit"]
+"""What a removed run leaves behind: the keys of its acts, or also what is needed to account for them."""
+
+_ALWAYS: tuple[type, ...] = (
+    e.ApprovalRequested,
+    e.ApprovalGranted,
+    e.ApprovalDenied,
+    e.ApprovalExpired,
+    e.ApprovalVoided,
+    e.ApprovalUsed,
+    e.CancelRequested,
+    e.RunHeld,
+    e.RunReleased,
+    e.RunFinished,
+)
+_OF_ACTS: tuple[type, ...] = (
+    e.CallIntended,
+    e.CallSettled,
+    e.CallUnknown,
+    e.CallReconciled,
+    e.CallLate,
+)
+
+
+class Rule(Struct, frozen=True):
+    """Which runs are to go: ended, at least `older` microseconds ago, with one of these statuses.
+
+    `agent`: only this agent's, if given. `newest`: so many of the newest that would go stay all the same.
+    """
+
+    older: int = 0
+    statuses: frozenset[str] = TERMINAL
+    agent: str | None = None
+    newest: int = 0
+
+
+class Plan(Struct, frozen=True):
+    """What a rule comes to: the rows that go, their bytes, and why others that have ended stay."""
+
+    rows: tuple[RunRow, ...]
+    freed: int
+    kept: Counter[str]
+
+
+class Epitaph(Struct, frozen=True):
+    """What a removed run leaves behind. `events`: frames, in order; moments in microseconds."""
+
+    agent: str
+    version: str
+    status: str
+    started_at: int
+    ended_at: int
+    removed_at: int
+    keys: tuple[str, ...]
+    events: tuple[bytes, ...] = ()
+
+    def told(self) -> list[e.Event]:
+        """The kept events."""
+        return [codec.unpack(frame, e.Event) for frame in self.events]
+
+
+async def planned(store: Store, rule: Rule) -> Plan:
+    """What the rule would remove now. Writes nothing."""
+    rows, kept = list[RunRow](), Counter[str]()
+    now, spared = store.now(), rule.newest
+    async for row in _ended(store, rule):
+        if row.status not in rule.statuses:
+            kept["another status"] += 1
+        elif now - row.updated_at < rule.older:
+            kept["too young"] += 1
+        elif await _parent_is_open(store, row):
+            kept["its parent is open"] += 1
+        elif spared > 0:
+            spared -= 1
+            kept["among the newest"] += 1
+        else:
+            rows.append(row)
+    freed = 0
+    for start in range(0, len(rows), PAGE):
+        freed += sum((await store.sizes([row.run_id for row in rows[start : start + PAGE]])).values())
+    return Plan(tuple(rows), freed, kept)
+
+
+async def _ended(store: Store, rule: Rule) -> AsyncIterator[RunRow]:
+    """Every run that has ended, newest first."""
+    before: tuple[int, str] | None = None
+    statuses = tuple(sorted(TERMINAL))
+    while page := await store.list(Query(statuses=statuses, agent=rule.agent, limit=PAGE, before=before)):
+        for row in page:
+            if row.terminal:
+                yield row
+        before = (page[-1].created_at, page[-1].run_id)
+
+
+async def _parent_is_open(store: Store, row: RunRow) -> bool:
+    if row.parent is None:
+        return False
+    try:
+        return not (await store.row(row.parent)).terminal
+    except (NoSuchRun, RunGone):
+        return False
+
+
+class Pruned(Struct, frozen=True):
+    """How many runs were removed, and the ids of those whose past cannot be read: they are damaged, and
+    stay.
+    """
+
+    removed: int
+    unreadable: tuple[str, ...] = ()
+
+
+async def prune(
+    store: Store, rows: Sequence[RunRow], *, keep: Keep = "keys", each: Callable[[RunRow], None] | None = None
+) -> Pruned:
+    """Remove these runs, for good. `each` is called after each one that was looked at.
+
+    A run that is gone already counts as none. Raises RunOpen for one that has not ended, StoreError; those
+    that were removed before stay removed.
+    """
+    waiting, removed, unreadable = iter(rows), 0, list[str]()
+
+    async def remove() -> None:
+        nonlocal removed
+        for row in waiting:  # one iterator for all: each takes the next one
+            try:
+                await store.drop(row.run_id, await _tombstones(store, row, keep))
+                removed += 1
+            except RunGone:
+                pass
+            except (Damaged, NewerFormat):
+                unreadable.append(row.run_id)
+            if each is not None:
+                each(row)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(AT_ONCE, len(rows))):
+                group.create_task(remove())
+    except BaseExceptionGroup as failed:  # the first one says what is the matter
+        raise failed.exceptions[0] from None
+    return Pruned(removed, tuple(unreadable))
+
+
+async def _tombstones(store: Store, row: RunRow, keep: Keep) -> list[bytes]:
+    events = await history(store, row.run_id)
+    epitaph = Epitaph(
+        row.agent,
+        row.version,
+        row.status,
+        events[0].at,
+        events[-1].at,
+        store.now(),
+        _keys(events),
+        tuple(map(codec.pack, _accounted(events))) if keep == "audit" else (),
+    )
+    late = [message.data for message in await store.inbox(row.run_id) if message.kind == "late"]
+    return [codec.pack(epitaph), *late]
+
+
+def _accounted(events: Sequence[e.Event]) -> Iterator[e.Event]:
+    """What is needed to say what was done outside, and who permitted it; neither reads nor states."""
+    bodies = [event.body for event in events]
+    acts = {
+        body.path
+        for body in bodies
+        if isinstance(body, e.CallIntended | e.CallSettled)
+        and body.head is not None
+        and body.head.effect != "read"
+    }
+    acts |= {body.path for body in bodies if isinstance(body, e.ApprovalRequested)}
+    for event in events:
+        match event.body:
+            case e.StepCommitted(number=number):
+                yield e.Event(event.seq, event.at, event.epoch, e.StepCommitted(number))
+            case body if isinstance(body, _ALWAYS):
+                yield event
+            case body if isinstance(body, _OF_ACTS) and getattr(body, "path", "") in acts:
+                yield event
+
+
+def _keys(events: Iterable[e.Event]) -> tuple[str, ...]:
+    """The keys under which the run acted, each once, in order."""
+    found: dict[str, None] = {}
+    for event in events:
+        body = event.body
+        if isinstance(body, e.CallIntended | e.CallSettled) and body.key:
+            found[body.key] = None
+    return tuple(found)
+
+
+def epitaph_of(tombstones: Sequence[bytes]) -> Epitaph | None:
+    """What a removed run left behind; None if it was removed without a word."""
+    return codec.unpack(tombstones[0], Epitaph) if tombstones and tombstones[0][:1] == FRAME else None
+
+
+FRAME = bytes((codec.FORMAT,))
+"""What a frame begins with; a late result that came after the removal is a tombstone too, and is none."""
+
+
+def epitaph_document(left: Epitaph) -> dict[str, Any]:
+    """What is left of a run, for programs; its kept events are told by its acts."""
+    return {
+        "agent": jsonable(left.agent),
+        "version": jsonable(left.version),
+        "status": left.status,
+        "started_at": stamp(left.started_at),
+        "ended_at": stamp(left.ended_at),
+        "removed_at": stamp(left.removed_at),
+        "keys": list(left.keys),
+    }

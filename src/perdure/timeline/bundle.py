@@ -28,6 +28,7 @@ MAGIC = b"perdure run\n"
 """What a bundle's file begins with; a frame follows, and 16 bytes: the digest of both."""
 
 DIGEST_BYTES = 16
+"""How long that digest is."""
 
 DECISIONS = frozenset({"release", "retry"})
 """Messages that let a held run go on: they were meant for the original, and are not carried along."""

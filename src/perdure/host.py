@@ -44,13 +44,14 @@ from perdure.runtime.drive import Host
 from perdure.runtime.forecast import Preflight
 from perdure.runtime.leases import LEASE_SECONDS, Leases
 from perdure.runtime.limits import Limits
+from perdure.runtime.manifest import refusal_of
 from perdure.runtime.preflight import STEP_SECONDS, preflight
 from perdure.runtime.raising import check_same
 from perdure.runtime.runner import drive
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
-from perdure.store.protocol import NEVER, Claim, RunRow, Store
+from perdure.store.protocol import NEVER, Claim, Claimed, RunRow, Store
 from perdure.timeline.moment import moment_of
 from perdure.worker import Worker
 
@@ -243,9 +244,10 @@ class Runtime(Desk):
         self, agent: Agent[Any, Any, R], run_id: str, check: bool, patience: timedelta, brood: Brood
     ) -> Outcome[R]:
         seen, until = 0, self.clock.monotonic() + patience.total_seconds()
+        row = await self.store.row(run_id)
         while True:
             since = self.clock.monotonic()
-            claimed = await self.store.claim(Claim(self.host.worker, self.host.leases.seconds, run_id=run_id))
+            claimed = await self._claimed(agent, row)
             left: RunRecord | None = None
             for one in claimed:
                 left = await drive(self.host, agent, one, since, check=check)
@@ -278,6 +280,17 @@ class Runtime(Desk):
         agents = list(self.agents.values())
         found = await preflight(self.store, agents, self.clock, seconds=seconds, progress=progress)
         return found.at(self._address)
+
+    async def _claimed(self, agent: Agent[Any, Any, Any], row: RunRow) -> tuple[Claimed, ...]:
+        """Claim a run that this code carries on. Raises why it does not, unless somebody else does."""
+        refusal = None if row.terminal else refusal_of(agent, row)
+        if refusal is not None:
+            if row.worker is None:
+                raise refusal
+            return ()
+        served = {agent.name: frozenset({row.version})}
+        lease = self.host.leases.seconds
+        return await self.store.claim(Claim(self.host.worker, lease, served, run_id=row.run_id))
 
     def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Event]:
         """Each durable event with seq > `after`, in order and without a gap, as it comes; ends with the run.

@@ -14,10 +14,14 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure.agent import Agent
 from perdure.clock import SECOND
 from perdure.errors import BadSetting, PerdureError, StoreError
+from perdure.recovery.deploys import RunKey
 from perdure.runtime.drive import Host
+from perdure.runtime.manifest import carrier_of, key_of
 from perdure.runtime.runner import drive
 from perdure.store.protocol import Claim, Claimed
 
@@ -52,7 +56,9 @@ class Worker:
         self.concurrency = concurrency
         self.check = check
         self.drain_seconds = drain_seconds
-        self._served = {name: frozenset[str]() for name in self.agents}
+        self._served: dict[str, frozenset[str]] = {}
+        self._refused: set[tuple[str, str]] = set()
+        self._looked = -SCAN_SECONDS
         self._drives: set[asyncio.Task[None]] = set()
         self._driven: dict[str, asyncio.Task[None] | None] = {}  # the last drive of a run that goes on here
         self._rests: dict[str, float] = {}  # of runs whose last drive failed here
@@ -94,6 +100,8 @@ class Worker:
             await self._freed.wait()
             return True
         since = self.host.clock.monotonic()
+        if since - self._looked >= SCAN_SECONDS:
+            await self._look_at_versions()
         claim = Claim(self.host.worker, self.host.leases.seconds, self._served, limit=free)
         claimed = await self.host.store.claim(claim)
         for one in claimed:
@@ -142,7 +150,29 @@ class Worker:
             await asyncio.shield(self.host.store.release(claimed.row.run_id, claimed.row.epoch))
             raise
 
+    async def _look_at_versions(self) -> bool:
+        """Which runs this code carries on, of those that are there. True: there are others than before.
+
+        What it does not carry on it never claims (law 11); that is told once.
+        """
+        found = await self.host.store.versions(list(self.agents))
+        self._looked = self.host.clock.monotonic()
+        served = {}
+        for name, agent in self.agents.items():
+            carrier, own = carrier_of(agent), key_of(agent)
+            refusals = {version: carrier.refusal(RunKey.read(version)) for version in found[name]}
+            carried = {version for version, why in refusals.items() if not why}
+            served[name] = frozenset({*carried, str(own), str(replace(own, pinned=not own.pinned))})
+            for version, why in refusals.items():
+                if why and (name, version) not in self._refused:
+                    self._refused.add((name, version))
+                    log.warning("runs of %s on %s are not carried on here: %s", name, version, why)
+        before, self._served = self._served, served
+        return before != served
+
     async def _idle(self, seen: int) -> int:
+        if await self._look_at_versions():
+            return seen
         due_in = (await self.host.store.due(self._served) - self.host.store.now()) / SECOND
         return await self._changed(seen, min(max(due_in, 0.01), SCAN_SECONDS))
 

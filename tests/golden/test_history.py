@@ -115,6 +115,17 @@ def bodies() -> list[e.AnyBody]:
         e.RunReleased("ana", "retry", "mended"),
         e.BudgetRaised("ana", Amount(usd=1_000_000_000), "one more try"),
         e.StepCommitted(2, (e.Delete(("done",)),)),
+        e.RunResumed(
+            "w-3", (), ("tool-removed chat: tool",), 0, codec.encode({"agent": "desk", "version": "2"}), "2"
+        ),
+        e.RunMigrated(
+            1,
+            3,
+            (e.Set(("currency",), codec.encode("usd")),),
+            (("3:0", (("cents", codec.encode(900)),)),),
+            lossy=True,
+            original=codec.encode({"messages": []}),
+        ),
         e.CancelRequested("ana", "no longer needed"),
         e.RunFinished("cancelled", codec.encode({"by": "ana"})),
     ]
@@ -169,8 +180,10 @@ def test_the_run_is_the_same_as_ever() -> None:
             {"role": "tool"},
         ],
         7: 1,
+        "currency": "usd",
     }
-    assert (run.ended, run.step, run.cancel, run.resumes) == ("cancelled", 2, "ana", 1)
+    assert (run.ended, run.step, run.cancel, run.resumes) == ("cancelled", 2, "ana", 2)
+    assert (run.version, run.state_version) == ("2", 3)
     assert (run.spent.calls, run.spent.steps, run.spent.input_tokens, run.spent.output_tokens) == (
         4,
         2,

@@ -230,7 +230,13 @@ class Agent(Generic[S, G, R]):
         return tool.identity in self._listed
 
     def tool_named(self, name: str) -> Tool[..., Any] | None:
-        """The tool, model or fact of this name, if one is listed; also one that tells people of approvals."""
+        """The tool, model or fact of this name, if one is listed; also one that tells people of approvals.
+
+        An old name that `on_change` declares stands for today's.
+        """
+        return self._entry(name) or self._entry(self.on_change.renamed.get(name, ""))
+
+    def _entry(self, name: str) -> Tool[..., Any] | None:
         listed = self.tools.get(name) or self.models.get(name) or self.facts.get(name)
         return listed or self.notices.get(name)
 
@@ -273,7 +279,7 @@ class Agent(Generic[S, G, R]):
         """Refuse one that is bound to nothing, or whose name another one has here."""
         if entry.unbound_in is not None:
             raise self._unbound(entry)
-        other = self.tool_named(entry.name)
+        other = self._entry(entry.name)
         if other is not None and other != entry:
             raise self._bad(
                 f"it lists two of the name {entry.name!r}: {other.origin} and {entry.origin}",

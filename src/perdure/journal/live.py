@@ -119,6 +119,7 @@ class Journal:
         self._pending_blobs: list[Blob] = []
         self._pending_taken: list[int] = []
         self._told: RowChange | None = None
+        self._telling: RowChange | None = None
         self._taken = 0  # the last message that became events
         self._pending_receipts: list[Receipt] = []
         self._vital = False
@@ -176,8 +177,10 @@ class Journal:
         return self.record.seq
 
     def tell(self, change: RowChange) -> None:
-        """What the run's row learns with the next events: what lists show (`info`, `asks`)."""
-        self._told = change
+        """What the run's row learns with the next events: what lists show (`info`, `asks`), the `version`."""
+        known = self._told or RowChange()
+        named = {name: getattr(change, name) for name in ("info", "version", "asks")}
+        self._told = replace(known, **{name: said for name, said in named.items() if said is not None})
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.flush)
 
@@ -310,7 +313,9 @@ class Journal:
         die, whatever the run was held or waiting for before is over (law 20). Claims count until a call is
         settled or a step is committed.
         """
-        progress = self._suspect and self._moved
+        progress, self._telling = self._suspect and self._moved, self._told
+        if batch.row is not None and self._told is not None and self._told.version is not None:
+            batch = replace(batch, row=replace(batch.row, version=self._told.version))
         if batch.row is not None or (self._running and not progress and self._told is None):
             return batch
         change = replace(self._told or RowChange(), progress=progress)
@@ -321,7 +326,7 @@ class Journal:
     def _mark(self, batch: Batch) -> None:
         """The row has been told, or nothing more will be written."""
         self._running = True
-        if batch.row is not None and self._told is not None and batch.row.info is self._told.info:
+        if self._told is self._telling:
             self._told = None
         if batch.row is not None and batch.row.progress:
             self._suspect = False

@@ -245,8 +245,15 @@ def _voided(record: RunRecord, found: list[Difference]) -> Iterator[Difference]:
     changed = {one.name: one for one in found if one.kind in _TOUCHING}
     for asked in record.approvals.values():
         if asked.open and (one := changed.get(asked.head.name)) is not None:
-            yield Difference("approval", asked.id, asked.head.name, "", "void", str(one))
+            why = _TOUCHING[one.kind].format(asked.head.name)
+            yield Difference("approval", asked.id, asked.head.name, "", "void", why)
 
 
-_TOUCHING = frozenset({"tool-removed", "tool-renamed", "arguments", "result", "effect"})
-"""Differences of a tool after which nobody has agreed to what it does now."""
+_TOUCHING: dict[Kind, str] = {
+    "tool-removed": "{} is no longer there",
+    "tool-renamed": "{} has another name",
+    "arguments": "the types of {} changed",
+    "result": "the types of {} changed",
+    "effect": "the effect class of {} changed",
+}
+"""Differences of a tool after which nobody has agreed to what it does now, in words."""

@@ -13,7 +13,8 @@ from msgspec import Struct
 from perdure import codec
 from perdure.agent import Agent, Principal
 from perdure.journal import outline
-from perdure.runtime.manifest import manifest_bytes
+from perdure.recovery.deploys import RunKey
+from perdure.runtime.manifest import manifest_bytes, read_manifest
 from perdure.state import events as e
 from perdure.state.amount import Limits
 from perdure.state.record import RunRecord
@@ -84,6 +85,5 @@ def new_run(run_id: str, body: e.RunStarted, at: int) -> NewRun:
     slim, blobs = outline(body)
     data = codec.pack(e.Event(1, at, 0, slim))
     stored = Stored(1, data, codec.chain(GENESIS, data))
-    return NewRun(
-        run_id, body.agent, body.version, "ready", (stored,), parent=body.parent, blobs=tuple(blobs)
-    )
+    key = RunKey(body.version, body.state_version, read_manifest(body.manifest).pinned, codec.FORMAT)
+    return NewRun(run_id, body.agent, str(key), "ready", (stored,), parent=body.parent, blobs=tuple(blobs))

@@ -14,6 +14,8 @@ BOUNDARIES: dict[str, str] = {
     "run.claimed": "the lease is taken, nothing was loaded",
     "run.loaded": "the run is loaded and folded, nothing was written",
     "run.resumed": "run.resumed is queued",
+    "migrate.write": "the state is brought to today's version, nothing of it is queued",
+    "migrate.queued": "run.migrated is queued, with the new code's manifest",
     "message.send": "a signal or an answer is about to be made durable",
     "message.sent": "it is durable, its sender does not know yet",
     "inbox.apply": "a message is about to become events",

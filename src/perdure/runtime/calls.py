@@ -74,7 +74,7 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
     path = branch.next_path()
     if not listed:
         raise ToolNotListed(f"agent {drive.agent.name} does not list {tool.name}", where=tool.source)
-    head = head_of(execution, tool, args)
+    head = head_of(execution, tool, args, _name_then(execution, path, tool))
     wanted = Wanted(execution, branch, path, tool, args, head)
     call = wanted.call
     if call is not None:
@@ -115,6 +115,14 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
     finally:
         if not wanted.given:
             execution.replay.leave()
+
+
+def _name_then(execution: Execution, path: str, tool: Tool[..., Any]) -> str | None:
+    """The old name of a tool that was renamed, where a call of it is recorded so."""
+    call = execution.record.calls.get(path)
+    if call is None or call.name == tool.name:
+        return None
+    return call.name if execution.drive.agent.on_change.renamed.get(call.name) == tool.name else None
 
 
 async def _give(wanted: Wanted, call: CallRecord) -> None:

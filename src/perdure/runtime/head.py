@@ -23,9 +23,15 @@ KEPT_BYTES = 128
 """A longer argument of a read is digested and not kept: repeating the read takes today's."""
 
 
-def head_of(execution: Execution, tool: Tool[..., Any], args: dict[str, Any]) -> e.CallHead:
-    """Which call it is: arguments as stored, and a digest over name and arguments."""
-    recorded, digests = [], [tool.name.encode("utf-8", "surrogatepass")]
+def head_of(
+    execution: Execution, tool: Tool[..., Any], args: dict[str, Any], name_then: str | None = None
+) -> e.CallHead:
+    """Which call it is: arguments as stored, and a digest over name and arguments.
+
+    `name_then`: the name under which the call is recorded, if its tool has another one today.
+    """
+    called = name_then or tool.name
+    recorded, digests = [], [called.encode("utf-8", "surrogatepass")]
     left_out: dict[str, bytes] = {}
     values, effect = execution.values, tool.effect_of(args)
     for name, value in args.items():
@@ -39,7 +45,7 @@ def head_of(execution: Execution, tool: Tool[..., Any], args: dict[str, Any]) ->
         recorded.append((name, argument))
         digests.append(name.encode())
         digests.append(digest)
-    head = e.CallHead(tool.name, effect, tuple(recorded), codec.digest(*digests))
+    head = e.CallHead(called, effect, tuple(recorded), codec.digest(*digests))
     if left_out and execution.drive.check:
         execution.kept[head.digest] = left_out
     return head

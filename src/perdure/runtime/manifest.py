@@ -5,13 +5,16 @@ So that a later deploy can be compared with what a run knows. Reads declarations
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from perdure import codec
 from perdure.agent import Agent, Tool
+from perdure.errors import MigrationFailed, MigrationGap, NewerFormat, NotServed, PerdureError, StateNewer
 from perdure.recovery.deploys import Carrier, RunKey
 from perdure.recovery.manifest import Entry, Manifest
+from perdure.store.protocol import RunRow
 
 
 def manifest_of(agent: Agent[Any, Any, Any]) -> Manifest:
@@ -43,9 +46,34 @@ def read_manifest(data: bytes) -> Manifest:
 def carrier_of(agent: Agent[Any, Any, Any]) -> Carrier:
     """Which runs the agent's code carries on."""
     chain = agent.chain
-    return Carrier(
-        agent.version, agent.state_version, chain.oldest, codec.FORMAT, chain.mark, agent.on_change
-    )
+    schema = json.dumps(agent.state_shape.schema(), sort_keys=True)
+    mark = codec.digest(chain.mark.encode(), schema.encode()).hex()[:12]
+    return Carrier(agent.version, agent.state_version, chain.oldest, codec.FORMAT, mark, agent.on_change)
+
+
+def refusal_of(agent: Agent[Any, Any, Any], row: RunRow, *, again: bool = False) -> PerdureError | None:
+    """Why the agent's code does not carry on the run of this row, as its key tells; None if it does.
+
+    `again`: migrations that have failed before count as not tried yet.
+    """
+    carrier, key = carrier_of(agent), RunKey.read(row.version)
+    why = carrier.refusal(key, again=again)
+    if not why:
+        return None
+    what = f"run {row.run_id} is not carried on by this code: {why}"
+    if key.strange or key.format > carrier.format:
+        return NewerFormat(what, run_id=row.run_id)
+    if key.state > carrier.state:
+        return StateNewer(what, run_id=row.run_id)
+    if carrier.mark in key.unfit:
+        return MigrationFailed(what, run_id=row.run_id)
+    if key.state < carrier.oldest and (key.version == agent.version or not key.pinned):
+        return MigrationGap(what, run_id=row.run_id)
+    return NotServed(what, remedy=_ways(key), run_id=row.run_id)
+
+
+def _ways(key: RunKey) -> str:
+    return f"start a worker with code of version {key.version}, or name it in DeployPolicy(compatible=...)"
 
 
 def key_of(agent: Agent[Any, Any, Any]) -> RunKey:

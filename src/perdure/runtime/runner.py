@@ -13,20 +13,25 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure import codec
 from perdure.agent import Agent, Hybrid
+from perdure.codec import Shape
 from perdure.errors import (
     Damaged,
     LeaseLost,
     NotRepeatable,
     NotStorable,
+    PerdureError,
     RunGone,
     ShapeMismatch,
     Signal,
     StaleEpoch,
     StoreError,
 )
-from perdure.journal import Journal, SnapshotPolicy, outlast, restore
+from perdure.journal import Journal, Past, SnapshotPolicy, outlast, restore
+from perdure.runtime import adoption as adopting
 from perdure.runtime import budgets, children, lineage, questions, reconcile
 from perdure.runtime.birth import principal_of
 from perdure.runtime.boundary import reached
@@ -123,6 +128,7 @@ class Runner:
         self.ride: Drive | None = None
         self._breath = host.clock.monotonic()
         self.over = False
+        self.adoption = adopting.Adoption(b"", None)
         self._inbox: tuple[Inbound, ...] = ()
         self._inbox_end = 0
 
@@ -205,6 +211,7 @@ class Runner:
         except Damaged as damage:
             await self._quarantine(damage)
             raise
+        adoption = self.adoption = await self._adopted(past)
         journal = Journal(
             self.host.store,
             past,
@@ -213,18 +220,31 @@ class Runner:
             clock=self.host.clock,
         )
         record = past.record
+        try:
+            live = _live(self.agent, record, adoption)
+        except ShapeMismatch as error:
+            await adopting.refuse(self.host.store, self.claimed.row, self.agent, record, error)
+            raise
         return Drive(
             host=self.host,
             agent=self.agent,
             run_id=past.row.run_id,
             journal=journal,
-            live=LiveState(self.agent.state_shape, record.state),
+            live=live,
             principal=principal_of(record),
             inbox_seen=0,
             died_at=_died_at(self.claimed, self.host.store.now()),
             check=self.check,
             publish=self.host.chunks.voice(past.row.run_id, past.row.epoch),
         )
+
+    async def _adopted(self, past: Past) -> adopting.Adoption:
+        """What it takes for this code to carry the run on; one that it cannot is given back untouched."""
+        try:
+            return adopting.adopt(self.agent, past.record, self.agent.on_change)
+        except PerdureError as error:
+            await adopting.refuse(self.host.store, self.claimed.row, self.agent, past.record, error)
+            raise
 
     async def _quarantine(self, damage: Damaged) -> None:
         row = self.claimed.row
@@ -246,19 +266,43 @@ class Runner:
         ran = budgets.ran_on(ride.record, self.claimed, self.host)
         await ride.apply_inbox(self._inbox)
         ride.inbox_seen = max(ride.inbox_seen, self._inbox_end)
-        open_calls = tuple(call.path for call in ride.record.calls.values() if call.standing == "open")
+        judged = adopting.judge(self.agent, ride.run_id, ride.record, self.adoption, self.agent.on_change)
         ledger = ride.record.ledger
-        if not first or (ledger is not None and ledger.limits.micros is not None):  # its time begins to count
-            await ride.journal.append(
-                e.RunResumed(self.host.worker, open_calls, ran=ran),
-                *(e.CallUnknown(path, "crash", ride.died_at) for path in open_calls),
-            )
-            reached("run.resumed")
+        timed = ledger is not None and ledger.limits.micros is not None  # its time begins to count
+        if not first or timed or self.adoption.manifest:
+            await self._take_over(ride, judged, ran)
+        if judged.hold is not None and ride.record.held is None and ride.record.cancel is None:
+            await self._hold(ride, judged.hold)
+            return
         if self.claimed.row.claims > POISON_CLAIMS:
             detail = (
                 f"claimed {self.claimed.row.claims} times since the last progress; the worker died each time"
             )
             await self._hold(ride, e.RunHeld("poison", detail, ways(ride.run_id)))
+
+    async def _take_over(self, ride: Drive, judged: adopting.Judged, ran: int) -> None:
+        """Record the resume, what differs in the code, and the state at today's version, as one group."""
+        record, adoption = ride.record, self.adoption
+        open_calls = tuple(call.path for call in record.calls.values() if call.standing == "open")
+        resumed = e.RunResumed(self.host.worker, open_calls, ran=ran)
+        facts: list[e.AnyBody] = [e.CallUnknown(path, "crash", ride.died_at) for path in open_calls]
+        facts += judged.voids
+        if judged.hold is None and adoption.manifest:
+            resumed = replace(
+                resumed,
+                differences=adopting.told(judged),
+                manifest=adoption.manifest,
+                version=self.agent.version,
+            )
+            facts = [*adopting.migration_events(record, adoption), *facts]
+            if (change := adopting.key_change(self.agent, self.claimed.row)) is not None:
+                ride.journal.tell(change)
+        if adoption.migrated is not None:
+            reached("migrate.write")
+        await ride.journal.append(resumed, *facts)
+        reached("run.resumed")
+        if adoption.migrated is not None:
+            reached("migrate.queued")
 
     async def _settle_unknown(self, ride: Drive) -> e.RunHeld | None:
         for call in list(ride.record.calls.values()):
@@ -458,6 +502,14 @@ def _policy(storage: Any) -> SnapshotPolicy:
     return SnapshotPolicy(
         storage.every, storage.resume_within.total_seconds() if storage.resume_within else None
     )
+
+
+def _live(agent: Agent[Any, Any, Any], record: RunRecord, adoption: adopting.Adoption) -> LiveState[Any]:
+    """The state that steps work on, at today's version; of a run that waits for a person's yes, as it is."""
+    if adoption.migrated is not None:
+        return LiveState(agent.state_shape, adoption.migrated.state)
+    older = record.state_version < agent.state_version
+    return LiveState(Shape.of(Any) if older else agent.state_shape, record.state)
 
 
 def _died_at(claimed: Claimed, now: int) -> int:

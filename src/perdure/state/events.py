@@ -132,12 +132,31 @@ class RunResumed(Body, frozen=True, array_like=True, tag="run.resumed"):
     """A worker claimed the run. `open_calls` are the paths that had an intent and no receipt.
 
     `ran`: how long (microseconds) the last owner, which died, may have been executing after its last event.
+    `manifest`: of the code that has taken the run over, and `version` its version, if the code is not what
+    it was; `differences` tells in words what of it is worth telling.
     """
 
     worker: str
     open_calls: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
     ran: int = 0
+    manifest: bytes = b""
+    version: str = ""
+
+
+class RunMigrated(Body, frozen=True, array_like=True, tag="run.migrated"):
+    """The state was brought from one version to another; its patch turns the one into the other.
+
+    `heads`: arguments of the open step's calls and requests, by their paths, that referred to the state as it
+    was. `original`: the whole state before, kept here if the migration leaves something out (`lossy`).
+    """
+
+    from_version: int
+    to_version: int
+    patch: tuple[Op, ...] = ()
+    heads: tuple[tuple[str, tuple[tuple[str, Argument], ...]], ...] = ()
+    lossy: bool = False
+    original: bytes = b""
 
 
 class CallHead(Struct, frozen=True, array_like=True):
@@ -415,12 +434,16 @@ class StepRestarted(Body, frozen=True, array_like=True, tag="step.restarted"):
 
 
 class RunHeld(Body, frozen=True, array_like=True, tag="run.held"):
-    """The run needs a person. `path` is the call concerned, if one is."""
+    """The run needs a person. `path` is the call concerned, if one is.
+
+    `code`: the digest of the manifest of the code that the person is asked about, if that is the question.
+    """
 
     reason: str
     detail: str
     remedies: tuple[str, ...]
     path: str = ""
+    code: bytes = b""
 
 
 class RunReleased(Body, frozen=True, array_like=True, tag="run.released"):
@@ -441,6 +464,7 @@ class RunFinished(Body, frozen=True, array_like=True, tag="run.finished"):
 AnyBody: TypeAlias = (
     RunStarted
     | RunResumed
+    | RunMigrated
     | CallIntended
     | CallSettled
     | CallUnknown

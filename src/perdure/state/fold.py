@@ -112,7 +112,25 @@ def _resumed(record: RunRecord, event: e.Event, body: e.RunResumed, work: Work) 
     changes: Changes = {"resumes": record.resumes + 1, about: known}
     if body.ran:
         changes["spent"] = replace(record.spent, micros=record.spent.micros + body.ran)
+    if body.manifest:
+        changes |= {"manifest": body.manifest, "version": body.version, "accepted": b""}
     return changes
+
+
+def _migrated(record: RunRecord, event: e.Event, body: e.RunMigrated, work: Work) -> Changes:
+    if body.from_version != record.state_version or body.to_version <= body.from_version:
+        what = f"a state of version {record.state_version} is migrated from {body.from_version}"
+        raise Damaged(f"{what} to {body.to_version}", seq=event.seq)
+    args = dict(body.heads)
+    calls = {
+        path: replace(call, args=args[path]) if path in args else call for path, call in record.calls.items()
+    }
+    approvals = {
+        path: replace(asked, head=replace(asked.head, args=args[path])) if path in args else asked
+        for path, asked in record.approvals.items()
+    }
+    state = work.apply(record.state, body.patch, {})
+    return {"state": state, "state_version": body.to_version, "calls": calls, "approvals": approvals}
 
 
 def _intended(record: RunRecord, event: e.Event, body: e.CallIntended, work: Work) -> Changes:
@@ -430,11 +448,12 @@ def _first_seq(call: CallRecord) -> int:
 
 
 def _held(record: RunRecord, event: e.Event, body: e.RunHeld, work: Work) -> Changes:
-    return {"held": Hold(body.reason, body.detail, body.remedies, body.path, event.at)}
+    return {"held": Hold(body.reason, body.detail, body.remedies, body.path, event.at, body.code)}
 
 
 def _released(record: RunRecord, event: e.Event, body: e.RunReleased, work: Work) -> Changes:
-    return {"held": None, "failures": 0}
+    asked = b"" if record.held is None else record.held.code
+    return {"held": None, "failures": 0, **({"accepted": asked} if asked else {})}
 
 
 def _finished(record: RunRecord, event: e.Event, body: e.RunFinished, work: Work) -> Changes:
@@ -452,6 +471,7 @@ def _finished(record: RunRecord, event: e.Event, body: e.RunFinished, work: Work
 _FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Work], Changes]] = {
     e.RunStarted: _started,
     e.RunResumed: _resumed,
+    e.RunMigrated: _migrated,
     e.CallIntended: _intended,
     e.CallSettled: _settled,
     e.CallUnknown: _unknown,

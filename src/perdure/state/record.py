@@ -146,6 +146,7 @@ class Hold(Struct, frozen=True, array_like=True):
     remedies: tuple[str, ...]
     path: str
     at: int
+    code: bytes = b""
 
 
 class Spent(Struct, frozen=True, array_like=True):
@@ -292,3 +293,4 @@ class RunRecord(Struct, frozen=True, array_like=True):
     facts: Facts = Facts()
     interruption: Interruption = Interruption()  # before the open step
     interrupted: Interruption = Interruption()  # in the open step, for the next one
+    accepted: bytes = b""  # the digest of the code's manifest to which a person said yes

@@ -295,6 +295,11 @@ class MemoryStore(Store):
         first = min(wakes, default=NEVER)
         return 0 if first <= now else first
 
+    async def versions(self, agents: Sequence[str]) -> Mapping[str, frozenset[str]]:
+        self._check_open()
+        open_ = [run.standing for run in self._runs.values() if not run.standing.terminal]
+        return {name: frozenset(run.version for run in open_ if run.agent == name) for name in agents}
+
     async def list(self, query: Query) -> tuple[RunRow, ...]:
         self._check_open()
         now = self.now()

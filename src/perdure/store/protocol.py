@@ -377,6 +377,10 @@ class Store(Protocol):
         """
         ...
 
+    async def versions(self, agents: Sequence[str]) -> Mapping[str, frozenset[str]]:
+        """The versions that open runs of these agents are on, so that a claim can name those it serves."""
+        ...
+
     async def list(self, query: Query) -> tuple[RunRow, ...]:
         """Rows that match."""
         ...

@@ -22,7 +22,7 @@ def unfounded(events: Sequence[e.Event]) -> Iterator[str]:
     resting: dict[str, int] = {}
     for event in events:
         match event.body:
-            case e.RunStarted(manifest=manifest):
+            case e.RunStarted(manifest=manifest) | e.RunResumed(manifest=manifest) if manifest:
                 resting = _resting(codec.decode(manifest))
             case e.FactRead(head=head, changed=changed):
                 reads[event.seq] = event

@@ -230,6 +230,11 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "now": _value,
     "args": _value,
     "goal": _value,
+    "original": _value,
+    "code": bytes.hex,
+    "heads": lambda heads: {
+        path: {name: _shown(argument(value, {})) for name, value in args} for path, args in heads
+    },
     "state": _value,
     "manifest": _value,
     "principal": lambda who: _value(who) if isinstance(who, bytes) else jsonable(who),

@@ -26,6 +26,7 @@ Kind: TypeAlias = Literal[
     "started",
     "interrupted",
     "resumed",
+    "migrated",
     "call",
     "unknown",
     "reconciled",
@@ -217,6 +218,13 @@ def _resumed(scan: _Scan, event: e.Event, body: e.RunResumed) -> None:
     scan.add(event, "resumed" if lay_still else "interrupted", body.worker, *found, *changed)
 
 
+def _migrated(scan: _Scan, event: e.Event, body: e.RunMigrated) -> None:
+    text = f"state {body.from_version} -> {body.to_version}"
+    count = len(body.patch)
+    kept = ("lossy: the state before it is kept",) if body.lossy else ()
+    scan.add(event, "migrated", text, f"{count} change{'' if count == 1 else 's'} of state", *kept)
+
+
 def _intended(scan: _Scan, event: e.Event, body: e.CallIntended) -> None:
     parts = scan.draft(event, body.path, body.head, body.key)
     parts |= {"attempts": body.attempt, "standing": "open", "key": body.key, "premises": body.premises}
@@ -367,6 +375,7 @@ def _finished(scan: _Scan, event: e.Event, body: e.RunFinished) -> None:
 _READERS: dict[type, Callable[[_Scan, e.Event, Any], None]] = {
     e.RunStarted: _started,
     e.RunResumed: _resumed,
+    e.RunMigrated: _migrated,
     e.CallIntended: _intended,
     e.CallSettled: _settled,
     e.CallUnknown: _unknown,

@@ -54,6 +54,11 @@ async def test_what_drifts_is_asked_for_again(stage: Stage, changes: dict[str, A
     await decide(stage, "approve", request.id)
     made = drifting(world, **changes)()
     outcome = await stage.run(made)
+    if "types" in why:
+        assert outcome.reason == "changed"
+        async with stage.runtime(made) as place:
+            await place.release("run-1", by="ana")
+        outcome = await stage.run(made)
     (voided,) = await stage.bodies(e.ApprovalVoided)
     assert (voided.id, voided.why) == (request.id, why)
     if "no longer" in why:

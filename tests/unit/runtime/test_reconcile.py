@@ -108,7 +108,12 @@ async def test_arguments_that_todays_tool_does_not_take_hold_the_run() -> None:
     async def paid(cents: list[str]) -> Done[str]:
         return Done("found")
 
-    held = await desk.run(one_payment(pay))
+    made = one_payment(pay)
+    held = await desk.run(made)
+    assert (held.reason, "arguments pay" in held.detail) == ("changed", True)
+    async with desk.runtime(made) as place:
+        await place.release("r", by="ana")
+    held = await desk.run(made)
     assert held.reason == "unknown-outcome"
     assert "cents" in held.detail
     assert len(outside.acts) == 1

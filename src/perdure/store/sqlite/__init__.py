@@ -341,6 +341,9 @@ class SQLiteStore(Store):
     async def due(self, agents: Mapping[str, frozenset[str]] | None = None) -> int:
         return await self._read(lambda connection: claims.due(connection, agents, self.now(), self._signs))
 
+    async def versions(self, agents: Sequence[str]) -> Mapping[str, frozenset[str]]:
+        return await self._read(lambda connection: claims.versions(connection, agents))
+
     async def list(self, query: Query) -> tuple[RunRow, ...]:
         return await self._read(lambda connection: reads.list_runs(connection, query, self._sight()))
 

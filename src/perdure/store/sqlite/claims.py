@@ -169,6 +169,17 @@ def kinds(
             yield agent, version
 
 
+def versions(connection: apsw.Connection, agents: Sequence[str]) -> dict[str, frozenset[str]]:
+    """See `Store.versions`."""
+    found: dict[str, set[str]] = {agent: set() for agent in agents}
+    for agent in agents:
+        found[agent].update(_leap(connection, _NEXT_VERSION, agent))
+    for agent, version in connection.execute(f"SELECT DISTINCT agent, version {_LEASED}"):
+        if agent in found:
+            found[agent].add(version)
+    return {agent: frozenset(some) for agent, some in found.items()}
+
+
 def holders(connection: apsw.Connection) -> Iterator[str]:
     """Each worker that has leases."""
     return _leap(connection, _NEXT_HOLDER)

@@ -46,6 +46,23 @@ class LeasePromises(Promises):
         assert await trial.next_ids() == ["r"]
 
     @promise
+    async def test_the_versions_of_open_runs_are_told(self, trial: Trial) -> None:
+        assert await trial.store.versions(["agent", "other"]) == {"agent": frozenset(), "other": frozenset()}
+        for name, version in (("r1", "1"), ("r2", "2 state-3"), ("r3", "3"), ("r4", "1")):
+            await trial.store.create(new_run(name, agent="agent", version=version))
+        await trial.store.create(new_run("r5", agent="other", version="5"))
+        (claimed,) = await trial.store.claim(Claim("w", 30, run_id="r2"))
+        told = await trial.store.versions(["agent"])
+        assert told == {"agent": frozenset({"1", "2 state-3", "3"})}, "leased or waiting or ready"
+        await trial.store.claim(Claim("w", 30, run_id="r3"))
+        ended = RowChange(status="succeeded", terminal=True)
+        await trial.store.append(Batch("r3", 1, 1, row=ended, release=True))
+        moved = RowChange(version="1")
+        await trial.store.append(Batch("r2", claimed.row.epoch, 1, row=moved, release=True))
+        assert await trial.store.versions(["agent"]) == {"agent": frozenset({"1"})}
+        assert await trial.store.versions(["other"]) == {"other": frozenset({"5"})}
+
+    @promise
     async def test_a_message_makes_a_waiting_run_claimable(self, trial: Trial) -> None:
         await trial.lease()
         change = RowChange(status="waiting", due_at=NEVER)

@@ -186,6 +186,6 @@ class Carrier(Struct, frozen=True):
             return f"its state has version {key.state}; this code knows versions up to {self.state}"
         if key.state < self.oldest:
             return f"its state has version {key.state}, and no migration leads from there to {self.state}"
-        if key.state < self.state and self.mark in key.unfit and not again:
-            return f"this code's migrations of its state, from version {key.state} to {self.state}, failed"
+        if self.mark in key.unfit and not again:
+            return f"this code has failed to take over its state (version {key.state}), and would again"
         return ""

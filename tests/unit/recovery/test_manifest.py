@@ -211,7 +211,7 @@ CODE = Carrier("2", 3, 2, 1, "m1", DeployPolicy())
         ("2 state-x", "newer perdure"),
         ("1 state-2 unfit-m1", "failed"),
         ("1 state-2 unfit-m2", ""),
-        ("2 state-3 unfit-m1", ""),
+        ("2 state-3 unfit-m1", "failed"),
     ],
 )
 def test_a_code_says_which_runs_it_does_not_carry_on(text: str, why: str) -> None:

@@ -35,6 +35,7 @@ from perdure.runtime.idle import end_cancelled
 from perdure.runtime.messages import foreseen
 from perdure.runtime.raising import check_part, check_raise, message_of, more_of
 from perdure.runtime.resolved import fit
+from perdure.runtime.retiring import retire
 from perdure.state import events as e
 from perdure.state.fold import fold
 from perdure.state.record import ApprovalRecord, RunRecord
@@ -57,6 +58,15 @@ class Desk:
         """
         await self._send(run_id, "cancel", {"by": by, "note": note})
         return await end_cancelled(self.store, self.host.worker, self.clock, run_id)
+
+    async def retire(self, run_id: str, *, by: str, note: str = "") -> None:
+        """End a run for good because no code can carry it on. Nothing is undone, and nothing is called.
+
+        Raises NotRetirable where a call has no known outcome, a child has not ended or a worker drives the
+        run; RunEnded, NoSuchRun.
+        """
+        await self._going_on(run_id)
+        await retire(self.store, self.host.worker, self.clock, run_id, by=by, note=note)
 
     async def resolve(
         self,

@@ -1,4 +1,4 @@
-"""Commands with which a person answers a run: resolve, release, retry, cancel.
+"""Commands with which a person answers a run: resolve, release, retry, cancel, retire.
 
 Each puts one message into the run's inbox, durably and without a lease; whoever drives the run applies it
 once. Only `resolve --app` loads a user's code. An answer that the run cannot take is refused before anything
@@ -139,6 +139,22 @@ def cancel(options: Options, run: str, **who: str) -> int:
     return send(options, run, "cancel", who, act)
 
 
+@click.command(short_help="End a run that no code can carry on.")
+@click.argument("run")
+@answering
+def retire(options: Options, run: str, **who: str) -> int:
+    """End a run for good because no code can carry it on; its agent is not needed, and nothing is undone.
+
+    Refused while the outcome of a call is not known, a child goes on, or a worker drives the run.
+    """
+
+    async def act(runtime: Runtime, row: RunRow) -> dict[str, Any]:
+        await runtime.retire(row.run_id, **who)
+        return {"ended": True}
+
+    return send(options, run, "retire", who, act)
+
+
 UNCHECKED = (
     "the result was not checked by the tool's declared type (--app MODULE:AGENT does that); the worker checks"
     " it, and keeps the run held if it does not fit"
@@ -179,7 +195,7 @@ def send(
     if more.get("checked") is False:
         click.echo(UNCHECKED)
     if more.get("ended"):
-        click.echo("it has ended as cancelled")
+        click.echo(f"it has ended as {'retired' if verb == 'retire' else 'cancelled'}")
         return exits.OK
     way = f"perdure run FILE:AGENT --id {clean(row.run_id)}, or perdure worker FILE:AGENT"
     click.echo(f"the next worker applies it: {at_store(way, options.store)}")

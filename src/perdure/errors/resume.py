@@ -145,3 +145,14 @@ class StepHangs(ResumeError):
     code = "R220"
     default_safe = "Nothing was called and nothing was written."
     default_remedy = "mend the step where it says; what waits for the outside belongs into a tool"
+
+
+class NotRetirable(ResumeError):
+    """Something is open in the run that retiring would leave unsettled for ever.
+
+    A run is retired without its code and without an act: a call whose outcome nobody knows is settled by a
+    person first, children end first, and a run that a worker drives is cancelled instead.
+    """
+
+    code = "R221"
+    default_remedy = "settle what is open, then perdure retire RUN"

@@ -81,6 +81,8 @@ def message_events(record: RunRecord, message: Inbound, run_id: str) -> tuple[e.
             return child_events(record, data)
         case "late":
             return late_events(record, run_id, late_of(message.data).receipt, str(data["key"]))
+        case "retire":
+            return ()  # who sent it ends the run, unless a worker drives it
         case _:
             log.error("run %s: a message of the unknown kind %r was passed over", run_id, message.kind)
             return ()

@@ -135,7 +135,7 @@ class _Look:
         if agent is None:
             served = ", ".join(sorted(self.known)) or "none"
             what = f"run {run_id} needs agent {row.agent}; this code has {served}"
-            remedy = f"keep a worker that has agent {row.agent}"
+            remedy = f"keep a worker that has agent {row.agent}, or end the run: perdure retire {run_id}"
             return _said(row, "stranded", "not-served", NotServed(what, remedy=remedy))
         return await self._rehearsed(agent, past)
 

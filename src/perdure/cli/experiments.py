@@ -101,3 +101,14 @@ def crash(seed: int, tick: Tick, *, kills: int) -> Any:
     a minute or two.
     """
     return import_module("perdure.lab.crash").measure(seed, tick, kills=kills)
+
+
+@click.command(short_help="What becomes of an old state under new code.")
+@click.option("--runs", type=click.IntRange(1), default=25, show_default=True, help="Runs of each case.")
+@experiment
+def migrate(seed: int, tick: Tick, *, runs: int) -> Any:
+    """What becomes of an old state under new code: by hand, without a chain of migrations, and with one.
+
+    And of a newer state under old code.
+    """
+    return import_module("perdure.lab.migrate").measure(seed, tick, runs=runs)

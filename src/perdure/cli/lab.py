@@ -40,5 +40,5 @@ def storage(seed: int, tick: Tick, *, every: tuple[int, ...], paper: bool, **run
     return room.measure(seed, tick, plan, paper=paper)
 
 
-for _command in (experiments.stale, experiments.diverge, experiments.crash):
+for _command in (experiments.stale, experiments.diverge, experiments.crash, experiments.migrate):
     lab.add_command(_command)

@@ -71,6 +71,7 @@ class Three:
 
 
 SHAPES: dict[int, type[Any]] = {1: One, 2: Two, 3: Three}
+"""The state of each version."""
 
 
 def renamed(old: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Laws 5 and 6 across stores: the same verbs in the same order get the same answers, refusals included.
 
 Random histories of every verb over a few runs, workers and messages are played to a store in memory and to
-one in a file, under one clock. Hypothesis prints what it needs to play a failing history again.
+one that outlives its process, under one clock. Hypothesis prints what it needs to play a failing history
+again.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from perdure.clock import Clock
 from perdure.errors import PerdureError
 from perdure.store import MemoryStore, SQLiteStore
 from perdure.store.protocol import (
@@ -197,12 +198,12 @@ async def answer(store: Store, verb: Verb) -> Any:
         return "the call's own"
 
 
-async def play(folder: Path, history: Sequence[Verb | float]) -> None:
+async def play(make: Callable[[Clock], Store], history: Sequence[Verb | float]) -> None:
     """Play a history to both, compare each answer, and in the end everything that can be seen."""
     clock = MovableClock()
-    memory, sqlite = MemoryStore(clock=clock), SQLiteStore(folder / "runs.db", clock=clock, reserve_bytes=0)
+    memory, other = MemoryStore(clock=clock), make(clock)
     await memory.open()
-    await sqlite.open()
+    await other.open()
     try:
         begin = [call("create", NewRun(run_id, "x", "1", "ready", events(1, 2))) for run_id in ("a", "b")]
         for step in (*begin, *history, *looks):
@@ -210,20 +211,21 @@ async def play(folder: Path, history: Sequence[Verb | float]) -> None:
             if isinstance(step, float):
                 clock.advance(step)
                 continue
-            assert await answer(sqlite, step) == await answer(memory, step), step.__name__
-        ours, theirs = await memory.stats(), await sqlite.stats()
+            assert await answer(other, step) == await answer(memory, step), step.__name__
+        ours, theirs = await memory.stats(), await other.stats()
         for name in ("runs", "events", "event_bytes", "snapshot_bytes", "blob_bytes"):
             assert getattr(ours, name) == getattr(theirs, name), name
     finally:
         await memory.close()
-        await sqlite.close()
+        await other.close()
 
 
 @settings(max_examples=150)
 @given(st.lists(steps, min_size=5, max_size=40))
 def test_memory_and_a_file_answer_alike(history: list[Verb | float]) -> None:
     with tempfile.TemporaryDirectory(prefix="perdure-") as folder:
-        asyncio.run(play(Path(folder), history))
+        path = f"{folder}/runs.db"
+        asyncio.run(play(lambda clock: SQLiteStore(path, clock=clock, reserve_bytes=0), history))
 
 
 @settings(max_examples=80)
@@ -231,27 +233,30 @@ def test_memory_and_a_file_answer_alike(history: list[Verb | float]) -> None:
 def test_batches_in_one_commit_are_as_if_one_after_the_other(queued: list[Sketch]) -> None:
     """Law 6 and the neighbours: what is refused alone is refused in company, and only that."""
 
-    async def both(folder: Path) -> None:
-        clock = MovableClock()
-        alone, together = (
-            SQLiteStore(folder / name, clock=clock, reserve_bytes=0) for name in ("alone.db", "together.db")
-        )
-        for store in (alone, together):
-            await store.open()
-            for run_id in RUNS:
-                await store.create(NewRun(run_id, "x", "1", "ready", events(1, 1)))
-                await store.claim(Claim("w1", 30, run_id=run_id))
-        batches, one_by_one = [], []
-        for sketch in queued:
-            batches.append(sketch.at(*await standing(alone, sketch.batch.run_id)))
-            one_by_one.append(await answer(alone, call("append", batches[-1])))
-        futures = [together.append(batch) for batch in batches]
-        outcomes = await asyncio.gather(*futures, return_exceptions=True)
-        assert [getattr(outcome, "code", outcome) for outcome in outcomes] == one_by_one
-        for look in looks:
-            assert await answer(together, look) == await answer(alone, look), look.__name__
-        for store in (alone, together):
-            await store.close()
+    def make(clock: Clock, name: str) -> Store:
+        return SQLiteStore(f"{folder}/{name}.db", clock=clock, reserve_bytes=0)
 
     with tempfile.TemporaryDirectory(prefix="perdure-") as folder:
-        asyncio.run(both(Path(folder)))
+        asyncio.run(play_together(make, queued))
+
+
+async def play_together(make: Callable[[Clock, str], Store], queued: Sequence[Sketch]) -> None:
+    """The same batches one by one and all at once, each to a place of its own."""
+    clock = MovableClock()
+    alone, together = make(clock, "alone"), make(clock, "together")
+    for store in (alone, together):
+        await store.open()
+        for run_id in RUNS:
+            await store.create(NewRun(run_id, "x", "1", "ready", events(1, 1)))
+            await store.claim(Claim("w1", 30, run_id=run_id))
+    batches, one_by_one = [], []
+    for sketch in queued:
+        batches.append(sketch.at(*await standing(alone, sketch.batch.run_id)))
+        one_by_one.append(await answer(alone, call("append", batches[-1])))
+    futures = [together.append(batch) for batch in batches]
+    outcomes = await asyncio.gather(*futures, return_exceptions=True)
+    assert [getattr(outcome, "code", outcome) for outcome in outcomes] == one_by_one
+    for look in looks:
+        assert await answer(together, look) == await answer(alone, look), look.__name__
+    for store in (alone, together):
+        await store.close()

@@ -127,6 +127,7 @@ from perdure.errors.signals import (
 from perdure.errors.stores import (
     BadRunId,
     BadStoreURL,
+    ConnectionLost,
     Damaged,
     DiskFull,
     Expired,
@@ -191,6 +192,7 @@ __all__ = [
     "CodeChanged",
     "CodeMissing",
     "ConfigError",
+    "ConnectionLost",
     "Damaged",
     "DemoFailed",
     "DiskFull",

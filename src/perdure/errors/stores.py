@@ -208,3 +208,15 @@ class ForeignLoop(StoreError):
     code = "S123"
     default_safe = "Nothing was written."
     default_remedy = "open a store in each event loop: open_store(url)"
+
+
+class ConnectionLost(StoreError):
+    """The connection to the database broke, and no other could be made in time.
+
+    perdure tries again for a while first. A commit whose answer was lost is looked up on a new connection, by
+    what it wrote, and never repeated on a guess.
+    """
+
+    code = "S124"
+    default_safe = "What was acknowledged before is safe. This write is not there unless the message says so."
+    default_remedy = "see that the database runs and can be reached; the run is loaded again and carried on"

@@ -10,7 +10,7 @@ import os
 import re
 
 from perdure.clock import SYSTEM, Clock
-from perdure.errors import BadStoreURL
+from perdure.errors import BadStoreURL, ExtraMissing
 from perdure.store.memory import MemoryStore
 from perdure.store.protocol import Store
 from perdure.store.sqlite import SQLiteStore
@@ -25,8 +25,9 @@ def open_store(url: str | None = None, *, clock: Clock = SYSTEM, look: bool = Fa
     """The store at an address; it is opened by `await store.open()`.
 
     None: the address in PERDURE_STORE, else ./perdure.db. `memory:`: this process's memory. `sqlite:///path`
-    (with a fourth slash for an absolute path) or a plain path: an SQLite file. Anything else raises
-    BadStoreURL. `look`: a store on disk is only read, and nothing beside it is made or changed.
+    (with a fourth slash for an absolute path) or a plain path: an SQLite file. `postgresql://…`: a PostgreSQL
+    database; raises ExtraMissing where its driver is not installed. Anything else raises BadStoreURL. `look`:
+    a store that outlives the process is only read, and nothing in it or beside it is made or changed.
     """
     address = url if url is not None else os.environ.get("PERDURE_STORE") or DEFAULT_PATH
     if address == "memory:":
@@ -34,17 +35,22 @@ def open_store(url: str | None = None, *, clock: Clock = SYSTEM, look: bool = Fa
     if address.startswith("sqlite:///") and len(address) > len("sqlite:///"):
         return SQLiteStore(address.removeprefix("sqlite:///"), clock=clock, look=look)
     if re.match(r"postgres(ql)?:", address):
-        raise BadStoreURL(
-            "this release of perdure has no PostgreSQL store",
-            remedy="use a file path, sqlite:///path or memory:",
-            url=_without_password(address),
-        )
+        return _postgres(address, clock, look=look)
     # A single letter before the colon is a drive.
     if not address.strip() or "\0" in address or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:|:", address):
         raise BadStoreURL(
             f"not a store address: {_without_password(address)!r}", url=_without_password(address)
         )
     return SQLiteStore(address, clock=clock, look=look)
+
+
+def _postgres(address: str, clock: Clock, *, look: bool) -> Store:
+    try:
+        from perdure.store.postgres import PostgresStore
+    except ImportError as error:
+        what = f"a PostgreSQL store needs a package that is not installed: {error}"
+        raise ExtraMissing(what, remedy='pip install "perdure[postgres]"') from error
+    return PostgresStore(address, clock=clock, look=look)
 
 
 def _without_password(address: str) -> str:

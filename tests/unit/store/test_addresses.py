@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from perdure.errors import BadStoreURL, StoreUnavailable
+from perdure.errors import BadStoreURL, ExtraMissing, StoreUnavailable
 from perdure.store import DEFAULT_PATH, MemoryStore, SQLiteStore, open_store
 
 
@@ -81,12 +82,38 @@ def test_other_addresses_are_refused(address: str) -> None:
         open_store(address)
 
 
-@pytest.mark.parametrize("address", ["postgresql://ana:secret@host/db", "postgres://ana:secret@host/db"])
-def test_postgres_is_refused_plainly_and_without_its_password(address: str) -> None:
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://ana:secret@host/db",
+        "postgres://ana:secret@host,other:5433/db?application_name=x",
+        "postgresql://ana@host/db?password=secret&direct=host:5432",
+        "postgresql:///db",
+    ],
+)
+def test_a_database_is_a_store_whose_address_is_shown_without_its_password(address: str) -> None:
+    store = open_store(address)
+    assert type(store).__name__ == "PostgresStore"
+    assert store.url.startswith(address[:10])
+    assert "secret" not in store.url
+
+
+@pytest.mark.parametrize("address", ["postgresql://ana:secret@host/db?no_such=1", "postgresql://[h/db"])
+def test_a_database_address_that_no_driver_reads_is_refused(address: str) -> None:
     with pytest.raises(BadStoreURL) as caught:
         open_store(address)
-    assert "this release of perdure has no PostgreSQL store" in str(caught.value)
     assert "secret" not in str(caught.value) + caught.value.url
+
+
+def test_without_its_driver_a_database_is_refused_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("perdure.store.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ExtraMissing) as caught:
+        open_store("postgresql://host/db")
+    assert caught.value.remedy == 'pip install "perdure[postgres]"'
 
 
 def test_a_refused_address_does_not_show_its_password() -> None:

@@ -14,9 +14,8 @@ import apsw
 import pytest
 
 from perdure.errors import StoreUnavailable
-from perdure.store import SQLiteStore
+from perdure.store import SQLiteStore, forks
 from perdure.store.protocol import Batch, Claim, NewRun, Stored
-from perdure.store.sqlite import forks
 from perdure.testing.contract.trial import events, new_run
 from tests.unit.store.test_sqlite_file import opened
 

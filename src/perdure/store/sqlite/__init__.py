@@ -18,6 +18,7 @@ import apsw
 
 from perdure.clock import SYSTEM, Clock
 from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly, StoreUnavailable
+from perdure.store import forks
 from perdure.store.protocol import (
     Appended,
     Batch,
@@ -35,7 +36,7 @@ from perdure.store.protocol import (
     Stored,
     StoreStats,
 )
-from perdure.store.sqlite import claims, forks, reads
+from perdure.store.sqlite import claims, reads
 from perdure.store.sqlite.connection import SCHEMA_VERSION, check_file, check_ours, missing_right
 from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.place import BUSY_SECONDS, RESERVE_BYTES, Place, size_of

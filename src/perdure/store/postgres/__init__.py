@@ -349,6 +349,10 @@ class PostgresStore(Store):
     async def tombstones(self, run_id: str) -> tuple[bytes, ...]:
         return await self._read(lambda connection: reads.tombstones(connection, run_id))
 
+    async def sizes(self, run_ids: Sequence[str]) -> Mapping[str, int]:
+        ids = tuple(run_ids)
+        return await self._read(lambda connection: reads.sizes(connection, ids))
+
     async def due(self, agents: Mapping[str, frozenset[str]] | None = None) -> int:
         return await self._read(
             lambda connection: claims.due(connection, agents, self._given, self._grace_seconds)

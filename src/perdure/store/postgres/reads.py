@@ -5,7 +5,7 @@ Nothing here writes or waits for a writer. It knows the tables; threads and erro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from perdure.errors import Damaged
@@ -30,6 +30,13 @@ _INBOX = """
 """
 _BLOB = "SELECT data FROM perdure_blob WHERE run_id = %s AND digest = %s"
 _TOMBSTONES = "SELECT data FROM perdure_tombstone WHERE run_id = %s ORDER BY position"
+_SIZE_OF = """
+    SELECT r.run_id,
+           (SELECT coalesce(sum(octet_length(data)), 0) FROM perdure_event WHERE run_id = r.run_id)
+           + (SELECT coalesce(sum(octet_length(data)), 0) FROM perdure_snapshot WHERE run_id = r.run_id)
+           + (SELECT coalesce(sum(octet_length(data)), 0) FROM perdure_blob WHERE run_id = r.run_id)
+    FROM perdure_run r WHERE r.run_id = ANY(%s::text[])
+"""
 _RUNS = "SELECT status, count(*) FROM perdure_run GROUP BY status"
 _SIZES = {
     "events": "SELECT count(*) FROM perdure_event",
@@ -147,6 +154,12 @@ def list_runs(connection: Connection, query: Query, sight: Sight) -> tuple[RunRo
     sql = f"SELECT {COLUMNS} FROM perdure_run r WHERE {' AND '.join(where)} {order}"
     found = connection.execute(sql.encode(), (*values, query.limit), binary=True)
     return sight.rows(connection, [Standing(*one_row) for one_row in found])
+
+
+def sizes(connection: Connection, run_ids: Sequence[str]) -> dict[str, int]:
+    """See `Store.sizes`."""
+    ids = [run_id for run_id in run_ids if is_text(run_id)]
+    return {run_id: int(size) for run_id, size in connection.execute(_SIZE_OF, (ids,))}
 
 
 def counts(connection: Connection) -> tuple[dict[str, int], dict[str, int]]:

@@ -57,10 +57,12 @@ _BEGIN = """
 _SYNCED = "SET LOCAL synchronous_commit = on"
 _CREATE = f"""
     INSERT INTO perdure_run
-        (run_id, agent, version, parent, created_at, status, due_at, info, updated_at, seq)
-    SELECT u.run_id, u.agent, u.version, u.parent, n.now, u.status, u.due_at, u.info, n.now, u.seq
+        (run_id, agent, version, parent, created_at, status, due_at, info, updated_at, seq, epoch, terminal)
+    SELECT u.run_id, u.agent, u.version, u.parent, n.now, u.status, u.due_at, u.info, n.now, u.seq,
+           u.epoch, u.terminal
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %b::bytea[],
-                %s::bigint[]) AS u(run_id, agent, version, parent, status, due_at, info, seq),
+                %s::bigint[], %s::bigint[], %s::boolean[])
+         AS u(run_id, agent, version, parent, status, due_at, info, seq, epoch, terminal),
          (SELECT coalesce(%s::bigint, {NOW}) AS now OFFSET 0) n
     ORDER BY u.run_id
     ON CONFLICT (run_id) DO NOTHING RETURNING run_id
@@ -519,6 +521,8 @@ def _new_values(new: dict[str, NewRun], given: Callable[[], int] | None) -> tupl
         [run.due_at for run in runs],
         [run.info for run in runs],
         [len(run.events) for run in runs],
+        [run.epoch for run in runs],
+        [run.terminal for run in runs],
         given() if given else None,
     )
 

@@ -33,7 +33,10 @@ log = logging.getLogger("perdure.store")
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
+"""A row of an answer."""
+
 Connection: TypeAlias = "psycopg.Connection[Row]"
+"""The driver's connection, in autocommit: transactions are begun and ended in so many words."""
 
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 """Between two tries to connect: the first pause, doubled each time up to the longest."""
@@ -175,6 +178,8 @@ def translate(error: Exception, shown: str) -> StoreError:
 
 
 RIGHTS = "let the owner grant them: see docs/stores.md, the least rights"
+"""The remedy for a right that is missing."""
+
 _MORE = "raise max_connections, or put a pooler in front"
 
 

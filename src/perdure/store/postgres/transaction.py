@@ -155,6 +155,7 @@ class Removal(Struct, frozen=True):
 
 
 Work: TypeAlias = Batch | NewRun | Message | Renewal | Release | Removal
+"""One verb that is written."""
 
 
 class _Coming(Struct):

@@ -16,7 +16,7 @@ _FRAME = """
 import asyncio, os, sys, time
 from perdure.clock import SECOND, Clock
 from perdure.errors import *
-from perdure.store import SQLiteStore
+from perdure.store import SQLiteStore, open_store
 from perdure.store.protocol import *
 
 args = sys.argv[2:]
@@ -35,7 +35,7 @@ async def main():
         os.setgroups([])
         os.setgid(65534)
         os.setuid(65534)
-    store = SQLiteStore(sys.argv[1])
+    store = open_store(sys.argv[1])
     try:
         await store.open()
     except StoreError as error:
@@ -51,7 +51,7 @@ asyncio.run(main())
 class Elsewhere:
     """One other process."""
 
-    def __init__(self, path: Path, code: str, *args: object) -> None:
+    def __init__(self, path: Path | str, code: str, *args: object) -> None:
         text = _FRAME.replace("{code}", textwrap.indent(textwrap.dedent(code), "    "))
         self.process = subprocess.Popen(
             [sys.executable, "-c", text, str(path), *map(str, args)],
@@ -93,7 +93,7 @@ class Elsewhere:
 
 
 @contextmanager
-def elsewhere(path: Path, code: str, *args: object) -> Iterator[Elsewhere]:
+def elsewhere(path: Path | str, code: str, *args: object) -> Iterator[Elsewhere]:
     """A process for the block; killed at its end if it still runs."""
     other = Elsewhere(path, code, *args)
     try:

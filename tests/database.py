@@ -63,15 +63,15 @@ class Place:
 
     def __init__(self) -> None:
         self._url = ""
-        self._folder: Path | None = None
+        self.folder = Path()
 
     def at(self, folder: Path) -> str:
         """The address for a folder."""
         if not self._url:
             self._url = new_database()
-        elif self._folder != folder:
+        elif self.folder != folder:
             _empty(self._url)
-        self._folder = folder
+        self.folder = folder
         return self._url
 
 

@@ -12,6 +12,7 @@ import asyncio
 import struct
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Literal
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
@@ -35,6 +36,7 @@ class Between:
         port = self._call(self._listen())
         user = f"{whole.username}@" if whole.username else ""
         self.port = port
+        self.open = True
         self.url = urlunsplit(
             whole._replace(
                 netloc=f"{user}127.0.0.1:{port}",
@@ -44,6 +46,7 @@ class Between:
 
     def close(self) -> None:
         """Break every link and stop."""
+        self.open = False
         self._call(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -75,6 +78,8 @@ class Between:
             pass
         finally:
             writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
 
     async def _upstream(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._socket:
@@ -136,6 +141,8 @@ class Cutter(Between):
             self._links -= ends
             for end in ends:
                 end.transport.abort()
+                with suppress(OSError):
+                    await end.wait_closed()
 
 
 class Pooler(Between):
@@ -168,48 +175,68 @@ class Pooler(Between):
     async def _stop(self) -> None:
         await super()._stop()
         while not self._free.empty():
-            self._free.get_nowait()[1].transport.abort()
+            writer = self._free.get_nowait()[1]
+            writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         (size,) = struct.unpack("!i", await reader.readexactly(4))
         await reader.readexactly(size - 4)
         writer.write(self._greeting)
-        while True:
-            kind, body = await _message(reader)
-            if kind == b"X":
-                return
-            session = await self._free.get()
-            try:
-                await self._transaction(kind, body, reader, writer, session)
-            finally:
-                self._free.put_nowait(session)
+        asked = asyncio.ensure_future(_message(reader))
+        try:
+            while True:
+                await asyncio.wait([asked])
+                if asked.result()[0] == b"X":
+                    return
+                session = await self._free.get()
+                try:
+                    asked = await self._transaction(asked, reader, writer, session)
+                finally:
+                    self._free.put_nowait(session)
+        finally:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
 
     async def _transaction(
         self,
-        kind: bytes,
-        body: bytes,
+        asked: asyncio.Future[tuple[bytes, bytes]],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         session: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    ) -> None:
-        """Pass messages until the server says that it is idle and every question was answered."""
-        asked = 0
+    ) -> asyncio.Future[tuple[bytes, bytes]]:
+        """Pass messages both ways until the server is idle and every question was answered.
+
+        Returns what the client asks next.
+        """
+        open_questions, idle = 0, False
         from_server, to_server = session
-        while True:
-            to_server.write(_framed(kind, body))
-            asked += kind in (b"Q", b"S")
-            if kind in (b"Q", b"S", b"H") and asked:
-                state = b"T"
-                while asked:
-                    told, answer = await _message(from_server)
-                    writer.write(_framed(told, answer))
-                    if told == b"Z":
-                        asked, state = asked - 1, answer
-                if state == b"I":
-                    return
-            kind, body = await _message(reader)
-            if kind == b"X":
-                raise ConnectionError
+        told = asyncio.ensure_future(_message(from_server))
+        try:
+            while not (idle and not open_questions):
+                await asyncio.wait([asked, told], return_when=asyncio.FIRST_COMPLETED)
+                if asked.done():
+                    kind, body = asked.result()
+                    if kind == b"X":
+                        raise ConnectionError
+                    open_questions += kind in (b"Q", b"S")
+                    to_server.write(_framed(kind, body))
+                    asked = asyncio.ensure_future(_message(reader))
+                if told.done():
+                    kind, body = told.result()
+                    writer.write(_framed(kind, body))
+                    if kind == b"Z":
+                        open_questions, idle = open_questions - 1, body == b"I"
+                        if idle and not open_questions:
+                            break
+                    told = asyncio.ensure_future(_message(from_server))
+        except BaseException:
+            asked.cancel()
+            raise
+        finally:
+            told.cancel()
+        return asked
 
 
 async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:

@@ -34,10 +34,12 @@ async def claimed_by(store: Any, worker: str, **more: Any) -> Any:
 
 async def until(ask: Callable[[], Awaitable[T]], good: Callable[[T], bool]) -> T:
     """Ask again and again until the answer is good."""
+    answer = await ask()
     for _ in range(2000):
-        if good(answer := await ask()):
+        if good(answer):
             return answer
         await asyncio.sleep(0.01)
+        answer = await ask()
     raise AssertionError(f"it stayed {answer!r}")
 
 

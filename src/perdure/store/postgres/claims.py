@@ -125,7 +125,7 @@ class Claims(Struct):
             with connection.pipeline():
                 if taken.leased:
                     set_runs(connection, taken.leased)
-                done = connection.execute("COMMIT")
+                done = connection.execute("COMMIT", prepare=False)
                 number = connection.execute("SELECT nextval('perdure_change')")
             if done.statusmessage == "COMMIT" and not doubts:
                 return int(one(number)[0])

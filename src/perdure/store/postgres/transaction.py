@@ -432,7 +432,7 @@ class Transaction:
             self._flush(connection)
             if self._wakes:
                 connection.execute(_NOTIFY)
-            done = connection.execute("COMMIT")
+            done = connection.execute("COMMIT", prepare=False)
             number = connection.execute(_CHANGED)
         return one(number)[0], done.statusmessage == "COMMIT"
 

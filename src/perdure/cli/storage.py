@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from perdure.cli.options import Options
-from perdure.errors import AmbiguousRun, BadPoint, NoStore, NoSuchRun, StoreReadOnly
+from perdure.errors import AmbiguousRun, BadPoint, NoStore, NoSuchRun, StoreReadOnly, StoreUnavailable
 from perdure.store import open_store
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.plain import clean
@@ -34,7 +34,7 @@ def path_of(url: str) -> Path | None:
 async def there(options: Options, *, look: bool = True) -> AsyncIterator[Store]:
     """The store, opened; to look at it only, or also to write.
 
-    Raises NoStore, with the path that was looked for, if it is a file that is not there.
+    Raises NoStore, with what was looked for, if it is a file that is not there or a database without tables.
     """
     url = url_of(options)
     path = path_of(url)
@@ -43,7 +43,12 @@ async def there(options: Options, *, look: bool = True) -> AsyncIterator[Store]:
     store = await _exported(path, look=look) if path is not None and _is_exported(path) else None
     if store is None:
         store = open_store(url, look=look)
-        await store.open()
+        try:
+            await store.open()
+        except StoreUnavailable as error:
+            if error.facts.get("absent"):
+                raise NoStore(error.what, url=store.url) from None
+            raise
     try:
         yield store
     finally:

@@ -184,7 +184,7 @@ class Pooler(Between):
         (size,) = struct.unpack("!i", await reader.readexactly(4))
         await reader.readexactly(size - 4)
         writer.write(self._greeting)
-        asked = asyncio.ensure_future(_message(reader))
+        asked: asyncio.Future[tuple[bytes, bytes]] = asyncio.ensure_future(_message(reader))
         try:
             while True:
                 await asyncio.wait([asked])

@@ -358,6 +358,9 @@ class PostgresStore(Store):
             lambda connection: claims.due(connection, agents, self._given, self._grace_seconds)
         )
 
+    async def versions(self, agents: Sequence[str]) -> Mapping[str, frozenset[str]]:
+        return await self._read(lambda connection: claims.versions(connection, agents))
+
     async def list(self, query: Query) -> tuple[RunRow, ...]:
         return await self._read(lambda connection: reads.list_runs(connection, query, self._sight()))
 

@@ -7,7 +7,7 @@ its holder is dead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -15,7 +15,17 @@ from msgspec import Struct
 
 from perdure.errors import ConnectionLost
 from perdure.store.postgres import signs
-from perdure.store.postgres.connection import NOW, Connection, Link, Row, in_doubt, is_lost, one, translate
+from perdure.store.postgres.connection import (
+    NOW,
+    Connection,
+    Link,
+    Row,
+    in_doubt,
+    is_lost,
+    is_text,
+    one,
+    translate,
+)
 from perdure.store.postgres.doubt import took_place
 from perdure.store.postgres.transaction import COLUMNS, HELD_UP_SECONDS, Proof, absent, new_key, set_runs
 from perdure.store.protocol import NEVER, Claim, Claimed
@@ -55,6 +65,11 @@ _FIRST_WAKE = f"""
         SELECT r.wake_at FROM perdure_run r
         WHERE NOT r.terminal AND NOT r.held AND r.agent = k.agent AND r.version = k.version
         ORDER BY r.wake_at LIMIT 1) f
+"""
+_VERSIONS = f"""
+    WITH {_KINDS} SELECT agent, version FROM mine UNION
+    SELECT r.agent, r.version FROM perdure_run r
+    WHERE NOT r.terminal AND r.held AND r.agent = ANY(%(agents)s::text[])
 """
 _SWEEP = f"""
     UPDATE perdure_run SET held = false WHERE run_id IN (
@@ -228,6 +243,15 @@ def due(
                 free = min(until, ends.get(holder, until))
                 first = min(first, max(wake, free))
     return 0 if first <= now else int(first)
+
+
+def versions(connection: Connection, agents: Sequence[str]) -> dict[str, frozenset[str]]:
+    """See `Store.versions`."""
+    found: dict[str, set[str]] = {agent: set() for agent in agents}
+    names = wanted({agent: frozenset() for agent in agents if is_text(agent)})
+    for agent, version in connection.execute(_VERSIONS, names) if names["agents"] else ():
+        found[agent].add(version)
+    return {agent: frozenset(some) for agent, some in found.items()}
 
 
 def wanted(agents: Mapping[str, frozenset[str]]) -> dict[str, Any]:

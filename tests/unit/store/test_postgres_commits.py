@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -166,11 +166,15 @@ async def test_links_that_were_idle_and_ended_are_replaced(cutter: Cutter) -> No
             cutter.cut_all()
             await store.append(Batch("r", 1, seq - 1, events(seq, seq)))
             cutter.cut_all()
-            await store.append(Batch("r", 1, seq, act=lambda _tx, seq=seq: (event(seq + 1),)))  # type: ignore[misc]
+            await store.append(Batch("r", 1, seq, act=_adds(seq + 1)))
             cutter.cut_all()
             assert (await store.load("r")).row.seq == seq + 1
             cutter.cut_all()
             assert await store.claim(Claim("w2", 30)) == ()
+
+
+def _adds(seq: int) -> Callable[[Tx], Sequence[Stored]]:
+    return lambda _tx: (event(seq),)
 
 
 async def test_neighbours_of_a_lost_answer_are_settled_with_it(cutter: Cutter) -> None:

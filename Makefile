@@ -2,6 +2,7 @@
 #   make demo    kill an agent half-way through a payment and watch it carry on (core install only)
 #   make test    the whole test suite                make check   lint, format, types, house rules
 #   make bench   measured numbers                    make docs    the documentation, into site/
+#   make lab     every experiment again, into docs/lab.md
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +11,7 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench docs clean
+.PHONY: help demo test check format bench lab docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -48,6 +49,9 @@ format: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench
+
+lab: $(VENV)/dev.stamp
+	$(BIN)/perdure lab report --into docs
 
 docs: $(VENV)/dev.stamp
 	$(BIN)/zensical build --clean --strict

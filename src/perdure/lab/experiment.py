@@ -97,7 +97,8 @@ def cases(plan: Plan, seed: int) -> Iterator[Case]:
     kills = deaths(plan.steps, plan.kills, seed)
     for store, keep, durability in _combinations(plan):
         yield Case(store, keep, durability, plan.steps, plan.message, kills)
-    yield Case("sqlite", "log", "step", plan.steps, plan.message)
+    for keep in ("snapshot", "log"):
+        yield Case("sqlite", keep, "step", plan.steps, plan.message)
 
 
 def _combinations(plan: Plan) -> Iterator[tuple[str, str, Durability]]:

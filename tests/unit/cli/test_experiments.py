@@ -34,7 +34,7 @@ def test_stale_wants_a_name_for_each_fact(perdure: Command, place: Path) -> None
 
 
 def test_diverge_as_a_table(perdure: Command, place: Path) -> None:
-    answer = perdure("lab", "diverge", "--runs", "3", "--temperature", "1")
+    answer = perdure("lab", "diverge", "--runs", "3", "--temperature", "1", "--local-runs", "0")
     assert answer.code == 0
     told = [line.split() for line in answer.out.splitlines()]
     assert ["2", "of", "100", "words", "1", "5", "3", "100.0", "%", "100", "%", "0", "%"] in told

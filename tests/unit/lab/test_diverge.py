@@ -22,7 +22,7 @@ def quiet(what: str, done: int, of: int) -> None:
 def result() -> diverge.Diverge:
     print("seed 5")
     speakers = ((diverge.WordModel(), RUNS),)
-    return diverge.measure(5, quiet, speakers=speakers, temperatures=(0.0, 0.3, 1.0))
+    return diverge.measure(5, quiet, asked=speakers, temperatures=(0.0, 0.3, 1.0))
 
 
 def test_the_paper_figures() -> None:
@@ -59,13 +59,13 @@ def test_control_without_the_journal_they_would_differ(monkeypatch: pytest.Monke
             await super().open()
 
     monkeypatch.setattr(diverge, "MemoryStore", Forgetful)
-    found = diverge.measure(5, quiet, speakers=((diverge.WordModel(), 10),), temperatures=(1.0,))
+    found = diverge.measure(5, quiet, asked=((diverge.WordModel(), 10),), temperatures=(1.0,))
     assert found.rows[1].engine == 1.0
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
     speakers = ((diverge.WordModel(), 15),)
-    first, again = (diverge.measure(3, quiet, speakers=speakers, temperatures=(0.3,)) for _ in range(2))
+    first, again = (diverge.measure(3, quiet, asked=speakers, temperatures=(0.3,)) for _ in range(2))
     assert first.document() == again.document()
 
 
@@ -83,8 +83,11 @@ def test_it_is_told_and_drawn(result: diverge.Diverge) -> None:
 def test_without_the_small_model_a_plain_word_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ExtraMissing, match="small language model is not installed") as caught:
-        smallmodel.SmallModel()
+        diverge.speakers(3, 2)
     assert caught.value.remedy == smallmodel.INSTALL
+    assert [runs for _, runs in diverge.speakers(3)] == [3]
+    found = diverge.measure(1, quiet, asked=diverge.speakers(1), temperatures=(1.0,))
+    assert smallmodel.INSTALL in found.sentences()[-1]
 
 
 @pytest.mark.slow
@@ -92,7 +95,7 @@ def test_without_the_small_model_a_plain_word_and_how_to_get_it(monkeypatch: pyt
 def test_a_real_small_model() -> None:
     """At temperature 0 it says the same, at 1 something else; the engine differs in none."""
     speakers = ((smallmodel.SmallModel(), 1),)
-    cold, _, hot, _ = diverge.measure(1, quiet, speakers=speakers, temperatures=(0.0, 1.0)).rows
+    cold, _, hot, _ = diverge.measure(1, quiet, asked=speakers, temperatures=(0.0, 1.0)).rows
     assert (cold.live, cold.engine, hot.engine) == (0, 0, 0)
     assert hot.live == 1
     assert cold.model.startswith("SmolLM2-135M")

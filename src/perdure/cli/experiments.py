@@ -67,7 +67,7 @@ def stale(seed: int, tick: Tick, *, runs: int, hours: tuple[float, ...], hazards
 @click.option(
     "--local-runs",
     type=click.IntRange(0),
-    help="Runs at each temperature with a real small model as well. Default: 5 if it is installed.",
+    help="Runs at each temperature with a real small model as well. Default: 3 if it is installed.",
 )
 @experiment
 def diverge(

@@ -36,7 +36,7 @@ TEMPERATURES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 RUNS = 250
 """Runs at each temperature."""
 
-LOCAL_RUNS = 5
+LOCAL_RUNS = 3
 """Of a real small model, which takes its time."""
 
 VOCABULARY = 100
@@ -203,6 +203,7 @@ class Diverge:
                     mark,
                     color=colour,
                     markerfacecolor=colour if mark == "o" else "white",
+                    markersize=8 if steps == 1 else 5,
                     label=f"{model}, {steps} {word}",
                     clip_on=False,
                     zorder=4,

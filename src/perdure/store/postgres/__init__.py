@@ -153,8 +153,7 @@ class PostgresStore(Store):
                 self._read_only = StoreReadOnly(
                     f"{shown} was opened to look only", remedy="open it without look=True to write", url=shown
                 )
-                if schema.version(connection, shown) == 0:
-                    raise schema.missing(shown)
+                schema.check_readable(connection, shown)
             else:
                 self._synced = check_durable(connection, shown)
                 schema.make(connection, shown)

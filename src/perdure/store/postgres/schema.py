@@ -71,6 +71,17 @@ def missing_right(connection: Connection, shown: str) -> StoreReadOnly | None:
     return None
 
 
+def check_readable(connection: Connection, shown: str, shape: Shape = SHAPE) -> None:
+    """Refuse tables that are not there, or must be brought up to date first, which a look cannot do."""
+    found = version(connection, shown, shape)
+    if found == 0:
+        raise missing(shown)
+    if found < shape.version:
+        what = f"{shown} has tables of version {found}, this perdure reads {shape.version}"
+        remedy = "start a run or a worker with this store: that brings them up to date"
+        raise StoreUnavailable(what, remedy=remedy, url=shown)
+
+
 def missing(shown: str) -> StoreUnavailable:
     """The refusal to look at a store that nobody has made yet."""
     return StoreUnavailable(

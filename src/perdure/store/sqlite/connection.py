@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pkgutil
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,12 +29,16 @@ from perdure.errors import (
     StoreUnavailable,
     TooLarge,
 )
+from perdure.store.upgrade import Shape, schema_text
 
 APPLICATION_ID = 0x70645552
 """What marks a file as ours: `pdUR`, at offset 68 of the file."""
 
-SCHEMA_VERSION = 1
-"""The version of the tables that this perdure reads and writes."""
+SHAPE = Shape("sqlite", 1)
+"""The version of the tables that this perdure reads and writes, and how an older one becomes it."""
+
+SCHEMA_VERSION = SHAPE.version
+"""The version alone."""
 
 PAGE_BYTES = 4096
 """The page size of a store's file."""
@@ -115,11 +118,20 @@ def _reading(path: str, how: str, busy_seconds: float, *, exclusive: bool = Fals
             connection.execute("PRAGMA mmap_size=0")
             if exclusive:
                 connection.execute("PRAGMA locking_mode=EXCLUSIVE")  # the log's index in memory
-            check_tables(connection, path)
+            _check_readable(connection, path)
     except BaseException:
         connection.close(True)
         raise
     return connection
+
+
+def _check_readable(connection: apsw.Connection, path: str) -> None:
+    """Refuse tables that must be brought up to date first, which a reader cannot do."""
+    version = check_tables(connection, path)
+    if 0 < version < SHAPE.version:
+        what = f"{path} has tables of version {version}, this perdure reads {SHAPE.version}"
+        remedy = "start a run or a worker with this store: that brings them up to date"
+        raise StoreUnavailable(what, remedy=remedy, path=path)
 
 
 def check_file(path: str) -> None:
@@ -167,22 +179,28 @@ def check_ours(path: str, busy_seconds: float) -> None:
             open_quietly(path, busy_seconds)[0].close(True)
 
 
-def check_tables(connection: apsw.Connection, path: str) -> bool:
-    """True if the tables are there, False in an empty file. Raises NotAStore, StoreNewer."""
+def check_tables(connection: apsw.Connection, path: str, shape: Shape = SHAPE) -> int:
+    """The version of the tables, 0 in an empty file. Raises NotAStore, StoreNewer."""
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
     if application == APPLICATION_ID:
-        if version > SCHEMA_VERSION:
-            what = f"{path} has tables of version {version}, this perdure knows {SCHEMA_VERSION}"
-            raise StoreNewer(what, path=path, version=version, known=SCHEMA_VERSION)
-        return True
+        check_version(connection, path, shape)
+        return int(version)
     if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get is not None:
         raise NotAStore(f"{path} is an SQLite database that perdure did not make", path=path)
-    return False
+    return 0
+
+
+def check_version(connection: apsw.Connection, path: str, shape: Shape = SHAPE) -> None:
+    """Refuse tables that a newer perdure has upgraded, perhaps just now. Raises StoreNewer."""
+    version = connection.pragma("user_version")
+    if version > shape.version:
+        what = f"{path} has tables of version {version}, this perdure knows {shape.version}"
+        raise StoreNewer(what, path=path, version=version, known=shape.version)
 
 
 def _set_up(connection: apsw.Connection, path: str) -> None:
-    made = check_tables(connection, path)
-    if not made:
+    version = check_tables(connection, path)
+    if not version:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that pruning gives room back to the disk
     mode = connection.pragma("journal_mode", "wal")
@@ -199,17 +217,24 @@ def _set_up(connection: apsw.Connection, path: str) -> None:
     connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
     connection.wal_autocheckpoint(0)  # checkpoints are taken under the turn, by perdure
     check_durable(connection, path)
-    if not made:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            if not check_tables(connection, path):
-                connection.execute(_schema())
-                connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+    if version < SHAPE.version:
+        make_tables(connection, path)
+
+
+def make_tables(connection: apsw.Connection, path: str, shape: Shape = SHAPE) -> None:
+    """Make the tables, or bring older ones up to date, in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = check_tables(connection, path, shape)
+        if version < shape.version:
+            for step in shape.steps(version) if version else [shape.first]:
+                connection.execute(schema_text(step))
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version={shape.version}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def check_durable(connection: apsw.Connection, path: str) -> None:
@@ -227,12 +252,6 @@ def settings(connection: apsw.Connection) -> dict[str, str]:
     """What SQLite says it is set to, for people."""
     names = ("journal_mode", "synchronous", "page_size", "auto_vacuum", "wal_autocheckpoint", "mmap_size")
     return {name: str(connection.pragma(name)) for name in names}
-
-
-def _schema() -> str:
-    found = pkgutil.get_data("perdure.store", "schema/sqlite.sql")
-    assert found is not None
-    return found.decode()
 
 
 def _patiently(set_up: Callable[[], None], seconds: float) -> None:

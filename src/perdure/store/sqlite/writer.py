@@ -24,7 +24,14 @@ from msgspec import Struct
 from perdure.clock import Clock
 from perdure.errors import DiskFull, StoreClosed, StoreError, StoreIO, StoreLocked, StoreUnavailable
 from perdure.store.protocol import Batch
-from perdure.store.sqlite.connection import PAGE_BYTES, leave_to_parent, open_writer, settings, translate
+from perdure.store.sqlite.connection import (
+    PAGE_BYTES,
+    check_version,
+    leave_to_parent,
+    open_writer,
+    settings,
+    translate,
+)
 from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.place import Place, Reserve, free_bytes, size_of
 from perdure.store.sqlite.transaction import Proof, Transaction
@@ -350,6 +357,7 @@ class Writer:
                 self._disconnect()
             raise failure from error
         assert self._guard is not None
+        self._check_version(connection)
         tx = Transaction(connection, self._guard, self._clock.now())
         committing = False
         outcomes: list[Outcome] = []
@@ -428,6 +436,14 @@ class Writer:
             raise StoreUnavailable(
                 f"{path} was removed or replaced while it was open", remedy=remedy, path=path
             )
+
+    def _check_version(self, connection: apsw.Connection) -> None:
+        """A newer perdure may have brought the tables up to date under us: then nothing is written."""
+        try:
+            check_version(connection, self.place.path)
+        except StoreError:
+            connection.execute("ROLLBACK")
+            raise
 
     def _disconnect(self) -> None:
         connection, self.connection = self.connection, None

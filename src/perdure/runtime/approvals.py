@@ -187,6 +187,12 @@ async def drop(wanted: Wanted) -> None:
 
 
 async def _deny(wanted: Wanted, asked: ApprovalRecord) -> None:
+    await wanted.drive.journal.append(denial(wanted, asked))
+    reached("approval.refused")
+
+
+def denial(wanted: Wanted, asked: ApprovalRecord) -> e.CallSettled:
+    """The outcome of a call that somebody has denied."""
     told = f": {asked.note}" if asked.note else ""
     error = ApprovalDenied(
         f"{asked.decided_by} denied {asked.head.name} (approval {asked.id}){told}",
@@ -194,42 +200,37 @@ async def _deny(wanted: Wanted, asked: ApprovalRecord) -> None:
         by=asked.decided_by,
         note=asked.note,
     )
-    await wanted.drive.journal.append(_refused(wanted, error))
-    reached("approval.refused")
+    return _refused(wanted, error)
+
+
+def expiry_facts(wanted: Wanted, asked: ApprovalRecord) -> tuple[e.AnyBody, ...]:
+    """What it means that nobody has decided in time, as the tool declares it."""
+    what = f"nobody decided on {asked.head.name} (approval {asked.id}) in time"
+    expired = e.ApprovalExpired(asked.path, asked.id)
+    match policy_of(wanted.tool).expiry:
+        case "deny":
+            return (expired, _refused(wanted, ApprovalExpired(what, approval_id=asked.id)))
+        case "hold":
+            run_id = wanted.drive.run_id
+            remedies = (f"perdure release {run_id}    asks again", f"perdure cancel {run_id}")
+            return (expired, e.RunHeld("approval-expired", what, remedies, asked.path))
+        case "ask":
+            return (expired,)
 
 
 async def _expire(wanted: Wanted, asked: ApprovalRecord) -> None:
     """Nobody decided in time, unless a decision that came in time has not been read yet."""
-    drive, tool = wanted.drive, wanted.tool
+    drive = wanted.drive
     await drive.read_inbox()
     if wanted.execution.record.approvals.get(wanted.path) is not asked:
         return
-    what = _undecided(asked)
-    bodies: tuple[e.AnyBody, ...] = (e.ApprovalExpired(asked.path, asked.id),)
-    match policy_of(tool).expiry:
-        case "deny":
-            bodies += (_refused(wanted, ApprovalExpired(what, approval_id=asked.id)),)
-        case "hold":
-            bodies += (expired_hold(wanted, asked),)
-        case "ask":
-            pass
+    bodies = expiry_facts(wanted, asked)
     reached("approval.expire")
     try:
         await drive.journal.intend(bodies, Fences(inbox_seen=drive.inbox_seen))
         reached("approval.expired")
     except InboxMoved:
         await drive.read_inbox()
-
-
-def _undecided(asked: ApprovalRecord) -> str:
-    return f"nobody decided on {asked.head.name} (approval {asked.id}) in time"
-
-
-def expired_hold(wanted: Wanted, asked: ApprovalRecord) -> e.RunHeld:
-    """The hold of a run in which nobody has decided in time."""
-    run_id = wanted.drive.run_id
-    remedies = (f"perdure release {run_id}    asks again", f"perdure cancel {run_id}")
-    return e.RunHeld("approval-expired", _undecided(asked), remedies, asked.path)
 
 
 def _refused(wanted: Wanted, error: ApprovalError) -> e.CallSettled:

@@ -80,11 +80,8 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
     if call is not None:
         execution.replay.asked(path)
         if call.name != head.name or approvals.asked_digest(execution.record, call) != head.digest:
-            execution.diverge(
-                branch,
-                call.intent or call.seq,
-                of_call(drive, call, head, args, execution.kept.get(call.digest, {})),
-            )
+            differs = of_call(drive, call, head, args, execution.kept.get(call.digest, {}))
+            execution.diverge(branch, call.intent or call.seq, differs, _drift(call, head))
     elif (wait := execution.record.waits.get(path)) is not None:
         detail = f"at {path} recorded {questions.words(wait)}; the code asks for {tool.name}"
         execution.diverge(branch, wait.seq, detail)
@@ -123,6 +120,14 @@ def _name_then(execution: Execution, path: str, tool: Tool[..., Any]) -> str | N
     if call is None or call.name == tool.name:
         return None
     return call.name if execution.drive.agent.on_change.renamed.get(call.name) == tool.name else None
+
+
+def _drift(call: CallRecord, head: e.CallHead) -> str:
+    """Why the code is held that asks for another call than this one: an act that may have happened with
+    other arguments is not sent with today's, whatever its key.
+    """
+    open_act = call.standing in ("open", "unknown") and call.effect != "read"
+    return "arguments-changed" if open_act and call.name == head.name else "diverged"
 
 
 async def _give(wanted: Wanted, call: CallRecord) -> None:

@@ -116,6 +116,7 @@ class Execution:
     blocked_at: int | None = None
     mismatch: int | None = None
     mismatch_detail: str = ""
+    mismatch_reason: str = "diverged"
     broken: StoreError | None = None
     over: bool = False
     spawning: set[str] = field(default_factory=set)  # where children got a part of the budget just now
@@ -165,11 +166,12 @@ class Execution:
         """What the open step has recorded, by event."""
         return recorded_values(self.record)
 
-    def diverge(self, branch: Branch, seq: int, detail: str) -> NoReturn:
+    def diverge(self, branch: Branch, seq: int, detail: str, reason: str = "diverged") -> NoReturn:
         """The code asks for something else than event `seq` recorded (0: than anything recorded)."""
         if self.mismatch is None:
             place = line_of_step(self.task)
             self.mismatch, self.mismatch_detail = seq, detail + (f" ({place})" if place else "")
+            self.mismatch_reason = reason
         branch.unwind("the step does not match its record")
 
     def hold(self, branch: Branch, held: e.RunHeld) -> NoReturn:

@@ -24,9 +24,9 @@ HINT = "run.now(), run.random() and run.new_id() are recorded"
 """What to use in place of the usual causes."""
 
 
-def decide(drive: Drive, seq: int, detail: str) -> e.StepRestarted | e.RunHeld:
+def decide(drive: Drive, seq: int, detail: str, reason: str = "diverged") -> e.StepRestarted | e.RunHeld:
     """What becomes of a step whose code asks for something else than event `seq` recorded: the reads from
-    there on are dropped, or the run is held with what can be done.
+    there on are dropped, or the run is held for the `reason`, with what can be done.
     """
     decision = after_mismatch(drive.record, seq)
     if isinstance(decision, DropTail):
@@ -34,7 +34,7 @@ def decide(drive: Drive, seq: int, detail: str) -> e.StepRestarted | e.RunHeld:
     remedies = [f"deploy the code that the run was recorded with, then perdure retry {drive.run_id}"]
     if decision.may_restart:
         remedies.append(f"perdure retry {drive.run_id} --restart")
-    return e.RunHeld("diverged", f"[{Diverged.code}] {detail}", tuple(remedies))
+    return e.RunHeld(reason, f"[{Diverged.code}] {detail}", tuple(remedies))
 
 
 def of_call(

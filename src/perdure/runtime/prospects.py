@@ -22,11 +22,14 @@ from perdure.state import events as e
 
 
 class Prospects(Struct):
-    """What was found. `held`: the hold at which the call would end."""
+    """What was found. `held`: the hold at which the call would end. `facts`: what is recorded of it at once,
+    with nothing asked of the outside; the step is then executed again.
+    """
 
     voided: list[Voided] = []
     stale: list[Stale] = []
     notes: list[str] = []
+    facts: list[e.AnyBody] = []
     held: e.RunHeld | None = None
 
 
@@ -68,6 +71,8 @@ async def _principal(wanted: Wanted, found: Prospects) -> None:
 def _approval(wanted: Wanted, found: Prospects) -> None:
     """Whether the permission that was asked for is still one for this very call."""
     asked = wanted.execution.record.approvals.get(wanted.path)
+    if asked is not None and asked.standing == "denied":
+        found.facts.append(approvals.denial(wanted, asked))
     if asked is None or not asked.open:
         return
     wanted.premises = asked.premises  # whether they are still so is asked when the call is made
@@ -81,5 +86,4 @@ def _approval(wanted: Wanted, found: Prospects) -> None:
         found.voided.append(Voided(asked.id, "the permission was not used in time"))
     elif asked.standing == "pending" and now >= asked.deadline:
         found.voided.append(Voided(asked.id, "nobody has decided in time"))
-        if approvals.policy_of(wanted.tool).expiry == "hold":
-            found.held = found.held or approvals.expired_hold(wanted, asked)
+        found.facts += approvals.expiry_facts(wanted, asked)

@@ -41,8 +41,8 @@ from perdure.state.fold import fold
 from perdure.state.record import RunRecord
 from perdure.store.protocol import Appended
 
-MOST_RESTARTS = 20
-"""So often a rehearsed step may drop reads and begin again; more of them is no end."""
+MOST_AGAIN = 50
+"""So often a rehearsed step is executed again, after reads were dropped or a call was refused."""
 
 
 class Played(Struct, frozen=True):
@@ -242,48 +242,67 @@ async def _unknown(drive: Drive, notes: list[str]) -> e.RunHeld | None:
 async def _step(drive: Drive, about: Forecast, note: Callable[[Execution], None]) -> Forecast:
     """Execute the open step until it goes on live, is whole, or would be held."""
     step = drive.agent.step_fn or plain_loop(drive.agent)
-    dropped: list[str] = []
-    while True:
+    for _ in range(MOST_AGAIN):
         execution = Execution(drive, drive.live, lives=[])
         note(execution)
         played = await play(execution, step)
-        if execution.mismatch is None:
-            return await _judged(execution, played, dropped, about)
         drive.live.reset()
-        decided = decide(drive, execution.mismatch, execution.mismatch_detail)
-        if isinstance(decided, e.RunHeld) or len(dropped) == MOST_RESTARTS:
-            held = decided if isinstance(decided, e.RunHeld) else no_progress(drive.run_id)
-            return _held(about, held, "diverges" if held.reason == "diverged" else "held")
-        dropped.append(f"reads are dropped and asked for again: {decided.why}")
-        await drive.journal.append(decided)
+        if execution.mismatch is None:
+            about, facts = await _judged(execution, played, about)
+        else:
+            about, facts = _mismatch(execution, about)
+        if not facts:
+            break
+        await drive.journal.append(*facts)
+        if drive.record.held is not None:
+            hold = drive.record.held
+            return _held(about, e.RunHeld(hold.reason, hold.detail, hold.remedies, hold.path))
+    return about
 
 
-async def _judged(execution: Execution, played: Played, dropped: list[str], about: Forecast) -> Forecast:
+_Next = tuple[Forecast, Sequence[e.AnyBody]]
+"""What is known so far, and what is recorded before the step is executed again; nothing: that is all."""
+
+
+def _mismatch(execution: Execution, about: Forecast) -> _Next:
+    decided = decide(
+        execution.drive, execution.mismatch or 0, execution.mismatch_detail, execution.mismatch_reason
+    )
+    if isinstance(decided, e.RunHeld):
+        return _held(about, decided, "diverges" if decided.reason == "diverged" else "held"), ()
+    note = f"reads are dropped and asked for again: {decided.why}"
+    return evolve(about, prospect="restarts", notes=(*about.notes, note)), (decided,)
+
+
+async def _judged(execution: Execution, played: Played, about: Forecast) -> _Next:
     """What becomes of a step that agrees with its record."""
     drive = execution.drive
     lives = execution.lives or []
-    kept = [f"keeps to the old way of marker {name!r}" for name in old_ways(execution.record)]
-    about = evolve(
-        about, notes=(*about.notes, *dropped, *kept), prospect="restarts" if dropped else "resumes"
-    )
     if isinstance(played.stopped, SwallowedSignal):
-        return _held(about, signal_swallowed(drive.run_id))
+        return _held(about, signal_swallowed(drive.run_id)), ()
     if execution.holds:
-        return _held(about, execution.holds[0])
+        return _held(about, execution.holds[0]), ()
     if isinstance(played.error, Exception):
-        return _held(about, step_error(drive.run_id, played.error))
+        return _held(about, step_error(drive.run_id, played.error)), ()
+    kept = [f"keeps to the old way of marker {name!r}" for name in old_ways(execution.record)]
     if played.stopped is None:
-        return _ended(execution, played, about)
+        return evolve(_ended(execution, played, about), notes=(*about.notes, *kept)), ()
     found = [await at_call(live) for live in lives]
     about = evolve(
         about,
+        voided=(*about.voided, *(one for each in found for one in each.voided)),
+        stale=tuple(dict.fromkeys((*about.stale, *(one for each in found for one in each.stale)))),
+    )
+    if facts := [fact for each in found for fact in each.facts]:
+        return about, facts
+    about = evolve(
+        about,
         goes_on=tuple(map(_words, lives)),
-        voided=(*about.voided, *(one for each in found for one in each.voided), *forgotten(execution)),
-        stale=tuple(dict.fromkeys(one for each in found for one in each.stale)),
-        notes=(*about.notes, *(one for each in found for one in each.notes)),
+        voided=(*about.voided, *forgotten(execution)),
+        notes=(*about.notes, *kept, *(one for each in found for one in each.notes)),
     )
     held = next((each.held for each in found if each.held is not None), None)
-    return about if held is None else _held(about, held)
+    return (about if held is None else _held(about, held)), ()
 
 
 def _ended(execution: Execution, played: Played, about: Forecast) -> Forecast:

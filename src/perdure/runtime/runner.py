@@ -418,7 +418,7 @@ class Runner:
             reached("run.suspended")
 
     async def _mismatch(self, ride: Drive, execution: Execution) -> None:
-        decided = decide(ride, execution.mismatch or 0, execution.mismatch_detail)
+        decided = decide(ride, execution.mismatch or 0, execution.mismatch_detail, execution.mismatch_reason)
         if isinstance(decided, e.RunHeld):
             await self._hold(ride, decided)
         else:

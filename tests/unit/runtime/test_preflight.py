@@ -11,6 +11,7 @@ import pytest
 
 from perdure import Agent, Approval, Principal, tool
 from perdure.agent import fact
+from perdure.errors import ApprovalDenied
 from perdure.runtime.forecast import Forecast
 from tests.unit.runtime.stage import RUN, Stage, World
 
@@ -283,3 +284,53 @@ async def test_a_step_that_differs_each_time(memory: Stage) -> None:
     one = await forecast(memory, shop.agent(dice))
     assert (one.prospect, one.reason) == ("held", "not-repeatable")
     assert "[R202] two rehearsals of one record differ" in one.detail
+
+
+async def test_other_arguments_of_an_act_that_may_have_happened(stage: Stage) -> None:
+    """It is never sent with them, and that has a reason of its own."""
+    shop = Shop()
+
+    @tool(effect="idempotent")
+    async def book(seats: int) -> str:
+        shop.world.act("booked")
+        return "booked"
+
+    def agent(seats: int) -> Agent[Any, Any, Any]:
+        async def step(run: Any) -> None:
+            run.finish(await book(seats))
+
+        made = Agent("shop", state=dict[str, Any], tools=[book])
+        made.step(step)
+        return made
+
+    await stage.crash(agent(2), "call.acted")
+    one = await forecast(stage, agent(3))
+    assert (one.prospect, one.reason) == ("held", "arguments-changed")
+    assert "at 1:0 the arguments of book differ: seats recorded 2, now 3" in one.detail
+    held = await stage.run(agent(3))
+    assert (held.reason, held.detail, held.remedies) == (one.reason, one.detail, one.remedies)
+    assert len(shop.world) == 1
+    async with stage.runtime() as place:
+        await place.retry(RUN, by="ann")
+    assert (await stage.run(agent(2))).unwrap() == "booked"
+    assert len(set(shop.world.keys)) == 1
+
+
+async def test_a_denial_and_its_end_are_gone_through(memory: Stage) -> None:
+    """What a denied call does to the step is known without asking anybody."""
+    shop = Shop()
+
+    async def step(run: Any) -> None:
+        try:
+            await shop.refund(5)
+        except ApprovalDenied:
+            await shop.pay(1)
+        run.finish()
+
+    waiting = await memory.run(shop.agent(step))
+    async with memory.runtime() as place:
+        await place.deny(waiting.approvals[0].id, by=Principal("boss"))
+    one = await forecast(memory, shop.agent(step))
+    assert one.prospect == "resumes"
+    assert one.goes_on[0].startswith("pay (1:1)")
+    assert len(shop.world) == 0

@@ -38,6 +38,7 @@ from perdure.journal import follow, goal_of, load
 from perdure.runtime import questions, requests
 from perdure.runtime.birth import Circumstances, new_run, principal_bytes, started, trace_of
 from perdure.runtime.boundary import reached
+from perdure.runtime.bringing import Migration, Order, bring_over
 from perdure.runtime.brood import Brood
 from perdure.runtime.chunks import Chunk, Reset
 from perdure.runtime.drive import Host
@@ -280,6 +281,22 @@ class Runtime(Desk):
         agents = list(self.agents.values())
         found = await preflight(self.store, agents, self.clock, seconds=seconds, progress=progress)
         return found.at(self._address)
+
+    async def migrate(
+        self,
+        *,
+        run_id: str | None = None,
+        plan: bool = False,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Migration:
+        """Bring open runs of the agents served here to today's state version; no step is executed.
+
+        Safe beside running workers, and to be stopped and begun again at any moment. `run_id`: only this run.
+        `plan`: only tell what would come of each. `progress` is told how many runs of how many are done.
+        Raises NoSuchRun, StoreError.
+        """
+        order = Order(run_id, plan, progress)
+        return await bring_over(self.host, list(self.agents.values()), order)
 
     async def _claimed(self, agent: Agent[Any, Any, Any], row: RunRow) -> tuple[Claimed, ...]:
         """Claim a run that this code carries on. Raises why it does not, unless somebody else does."""

@@ -103,7 +103,13 @@ def is_misfit(error: BaseException) -> bool:
 
 
 async def refuse(
-    store: Store, row: RunRow, agent: Agent[Any, Any, Any], record: RunRecord, error: PerdureError
+    store: Store,
+    row: RunRow,
+    agent: Agent[Any, Any, Any],
+    record: RunRecord,
+    error: PerdureError,
+    *,
+    taken: tuple[int, ...] = (),
 ) -> None:
     """Give back a run that this code cannot carry on: its row tells what it needs, nothing else changes."""
     pinned = read_manifest(record.manifest).pinned
@@ -114,7 +120,7 @@ async def refuse(
         info = codec.encode({"reason": "migration-failed", "detail": what, "step": record.step})
         change = RowChange(version=str(key.failed(carrier_of(agent).mark)), status="held", info=info)
     log.error("run %s is not carried on by this code: %s", row.run_id, error.what)
-    await store.append(Batch(row.run_id, row.epoch, row.seq, row=change, release=True))
+    await store.append(Batch(row.run_id, row.epoch, row.seq, row=change, taken=taken, release=True))
 
 
 # --------------------------------------------------------------------------------------- what is written

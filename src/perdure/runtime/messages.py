@@ -77,6 +77,8 @@ def message_events(record: RunRecord, message: Inbound, run_id: str) -> tuple[e.
             return signal_events(message, data)
         case "answer":
             return answer_events(record, message, data)
+        case "migrate":
+            return ()  # it only had the run taken up
         case "child":
             return child_events(record, data)
         case "late":

@@ -227,7 +227,7 @@ class Runner:
             live=live,
             principal=principal_of(record),
             inbox_seen=0,
-            died_at=_died_at(self.claimed, self.host.store.now()),
+            died_at=died_at(self.claimed, self.host.store.now()),
             check=self.check,
             publish=self.host.chunks.voice(past.row.run_id, past.row.epoch),
         )
@@ -486,7 +486,7 @@ def _policy(storage: Any) -> SnapshotPolicy:
     )
 
 
-def _died_at(claimed: Claimed, now: int) -> int:
+def died_at(claimed: Claimed, now: int) -> int:
     """From when on the last owner could do nothing more: now if it is known to be dead.
 
     Else the end of its lease.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +77,19 @@ class Stage:
         """The same in a process that dies at `boundary`, the `hit`-th time; then its lease runs out."""
         with dying(boundary, hit) as death, suppress(Crash):
             await self.run(agent, goal, run_id=run_id)
-        assert death.dead, f"{boundary} was not reached {hit} times: {dict(death.seen)}"
+        self._buried(death)
+
+    async def crash_in(
+        self, boundary: str, what: Callable[[Runtime], Awaitable[object]], *agents: AnyAgent
+    ) -> None:
+        """`what` in a process of these agents that dies at `boundary`; then its lease runs out."""
+        with dying(boundary) as death, suppress(Crash):
+            async with self.runtime(*agents) as place:
+                await what(place)
+        self._buried(death)
+
+    def _buried(self, death: Death) -> None:
+        assert death.dead, f"{death.boundary} was not reached {death.hit} times: {dict(death.seen)}"
         self.clock.advance(LEASE + 1)
 
     async def events(self, run_id: str = RUN) -> list[e.Event]:

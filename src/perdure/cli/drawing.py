@@ -37,6 +37,7 @@ _MARKS = {
     "started": ("●", "bold"),
     "interrupted": ("✗", "bold red"),
     "resumed": ("↻", "cyan"),
+    "migrated": ("⇧", "cyan"),
     "unknown": ("?", "bold yellow"),
     "reconciled": ("=", "bold cyan"),
     "late": ("«", "yellow"),
@@ -60,7 +61,11 @@ _MARKS = {
     "finished": ("■", "bold"),
 }
 
-_SAID = {"checked": ": read before the call that rests on it", "changed": " has changed"}
+_SAID = {
+    "migrated": ": brought to today's version",
+    "checked": ": read before the call that rests on it",
+    "changed": " has changed",
+}
 
 VERDICTS = {
     "done": "it had happened; not repeated",

@@ -1,13 +1,14 @@
 """Commands that look: runs, show, why, stats.
 
-They never load a user's code, never build a user's object and never write (law 14); a store that is not there
-stays not there. A run is only shown as ended if its terminal event was written.
+They never load a user's code (but for `runs --stranded`, which asks about it), never build a user's object
+and never write (law 14); a store that is not there stays not there. A run is only shown as ended if its
+terminal event was written.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, get_args
 
@@ -18,6 +19,9 @@ from perdure.cli.storage import find, point, there
 from perdure.errors import BadPoint, Damaged, NewerFormat, NoSuchRun, RunGone
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.condition import Condition, Word, condition, note_of
+
+Wanted = Callable[[RunRow, Condition], Condition | None]
+"""How a run is listed; None if it is not."""
 
 PAGE = 200
 """Runs that are listed at a time, at least."""
@@ -31,17 +35,45 @@ PAGE = 200
 @click.option("--agent", help="Only runs of this agent.")
 @click.option("--open", "open_only", is_flag=True, help="Only runs that have not ended.")
 @click.option(
+    "--stranded",
+    "apps",
+    multiple=True,
+    metavar="FILE[:AGENT]",
+    help="Only open runs that this code does not carry on.",
+)
+@click.option(
     "--limit", default=50, show_default=True, type=click.IntRange(1, 100_000), help="At most so many."
 )
 @stored
-def runs(options: Options, words: tuple[str, ...], agent: str | None, open_only: bool, limit: int) -> int:
+def runs(
+    options: Options,
+    words: tuple[str, ...],
+    agent: str | None,
+    open_only: bool,
+    apps: tuple[str, ...],
+    limit: int,
+) -> int:
     """List runs, and why each stands where it stands."""
-    return asyncio.run(_runs(options, frozenset(words), Query(agent=agent, open_only=open_only, limit=limit)))
+    query = Query(agent=agent, open_only=open_only or bool(apps), limit=limit)
+    if not apps:
+        return asyncio.run(_runs(options, _worded(words), query))
+    from perdure.cli.stranded import judge_of
+
+    judge, wanted = judge_of(apps), _worded(words)
+
+    def stranded(row: RunRow, state: Condition) -> Condition | None:
+        return None if wanted(row, state) is None else judge(row, state)
+
+    return asyncio.run(_runs(options, stranded, query))
 
 
-async def _runs(options: Options, words: frozenset[str], query: Query) -> int:
+def _worded(words: Sequence[str]) -> Wanted:
+    return lambda row, state: state if not words or state.word in words else None
+
+
+async def _runs(options: Options, wanted: Wanted, query: Query) -> int:
     async with there(options) as store:
-        found, more = await _matching(store, words, query)
+        found, more = await _matching(store, wanted, query)
         now, url = store.now(), store.url
     if options.json:
         from perdure.cli.notice import print_document
@@ -58,7 +90,7 @@ async def _runs(options: Options, words: frozenset[str], query: Query) -> int:
 
 
 async def _matching(
-    store: Store, words: frozenset[str], query: Query
+    store: Store, wanted: Wanted, query: Query
 ) -> tuple[list[tuple[RunRow, Condition]], bool]:
     """The newest runs that match, and whether there are more.
 
@@ -74,8 +106,8 @@ async def _matching(
         )
         for row in page:
             state = condition(row, store.now(), note=note_of(row))
-            if not words or state.word in words:
-                found.append((row, state))
+            if (shown := wanted(row, state)) is not None:
+                found.append((row, shown))
             if len(found) > query.limit:
                 return found[: query.limit], True
         if len(page) < max(query.limit + 1, PAGE):

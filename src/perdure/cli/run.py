@@ -8,7 +8,7 @@ import json
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 import click
@@ -22,9 +22,13 @@ from perdure.clock import SYSTEM
 from perdure.codec import plain
 from perdure.errors import AmbiguousRun, BadGoal, NoSuchRun, NotServed, PerdureError, at_store
 from perdure.host import Runtime
+from perdure.recovery.deploys import RunKey
 from perdure.store.protocol import Query, RunRow
 from perdure.timeline.amounts import moment
 from perdure.timeline.plain import brief, clean, jsonable
+
+LOOK_SECONDS = 1.0
+"""A worker that drains looks this often whether a run of its version is left."""
 
 OPEN_SHOWN = 8
 """Open runs that are named when it is not clear which one is meant."""
@@ -263,23 +267,28 @@ def _document(order: Order, outcome: Outcome[Any], code: int) -> dict[str, Any]:
 @click.option(
     "--concurrency", default=100, show_default=True, type=click.IntRange(1), help="Runs driven at once."
 )
+@click.option("--drain", is_flag=True, help="Only runs on this very version; end when none is left.")
 @stored
-def worker(options: Options, apps: tuple[str, ...], concurrency: int) -> int:
+def worker(options: Options, apps: tuple[str, ...], concurrency: int, drain: bool) -> int:
     """Serve every open run of these agents until stopped.
 
     SIGTERM and Ctrl-C let running steps end at their next safe point and give the leases back.
     """
     output = sys.stdout
     with _own_output(options):
-        return asyncio.run(_work(options, apps, concurrency, output))
+        return asyncio.run(_work(options, apps, concurrency, output, drain=drain))
 
 
-async def _work(options: Options, apps: tuple[str, ...], concurrency: int, output: TextIO) -> int:
+async def _work(
+    options: Options, apps: tuple[str, ...], concurrency: int, output: TextIO, *, drain: bool
+) -> int:
     from perdure.cli.app import load
 
     agents = [load(app) for app in apps]
     for agent in agents:
         agent.validate()
+        if drain:
+            agent.on_change = replace(agent.on_change, compatible=())
     _say_new(options)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -298,6 +307,20 @@ async def _work(options: Options, apps: tuple[str, ...], concurrency: int, outpu
             click.echo(
                 f"{moment(SYSTEM.now())}  worker {runtime.host.worker} serves {names} of {runtime.store.url}"
             )
+        drained = asyncio.create_task(_drained(runtime, agents, stop)) if drain else None
         await runtime.serve(stop)
+        if drained is not None:
+            drained.cancel()
         _say(options, "stopping: running steps end at their next safe point")
     return exits.OK
+
+
+async def _drained(runtime: Runtime, agents: list[Agent[Any, Any, Any]], stop: asyncio.Event) -> None:
+    """Stop once no open run is on a version that is served here."""
+    own = {agent.name: agent.version for agent in agents}
+    while not stop.is_set():
+        found = await runtime.store.versions(list(own))
+        keys = [(name, RunKey.read(text)) for name, texts in found.items() for text in texts]
+        if not any(key.version == own[name] for name, key in keys):
+            stop.set()
+        await asyncio.sleep(LOOK_SECONDS)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from perdure.errors import at_store
+from perdure.recovery.deploys import RunKey
 from perdure.state import events as e
 from perdure.state.record import Hold, RunRecord
 from perdure.store.protocol import NEVER, RunRow, StoreStats
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
 
 def run_document(row: RunRow, state: Condition) -> dict[str, Any]:
     """A run as lists show it. `status` is the derived word, `stored_status` the last one that was written."""
+    key = RunKey.read(row.version)
     return {
         "run_id": jsonable(row.run_id),
         "agent": jsonable(row.agent),
-        "version": jsonable(row.version),
+        "version": jsonable(key.version),
+        "state_version": key.state,
+        "pinned": key.pinned,
         "status": state.word,
         "stored_status": jsonable(row.status),
         "because": state.because,

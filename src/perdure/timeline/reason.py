@@ -13,6 +13,7 @@ from shlex import quote
 
 from perdure.codec import decode
 from perdure.errors import Damaged, PerdureError, at_store
+from perdure.recovery.deploys import RunKey
 from perdure.runtime.decisions import ANYONE, FUNCTION
 from perdure.runtime.questions import open_waits, terms_of, words
 from perdure.state.record import ApprovalRecord, CallRecord, ChangeRecord, RunRecord, WaitRecord
@@ -99,6 +100,8 @@ def unreadable(row: RunRow, now: int, error: PerdureError) -> Why:
 def _headline(state: Condition, record: RunRecord) -> str:
     if state.word == "held" and record.held is not None:
         return f"It needs a person: {clean(record.held.reason)}."
+    if state.word == "held":
+        return f"It is not carried on: {state.because}."
     if state.word == "waiting":
         return f"It waits {state.because}. Nothing is wrong."
     if state.needs == "worker":
@@ -109,8 +112,7 @@ def _headline(state: Condition, record: RunRecord) -> str:
 
 
 def _facts(row: RunRow, record: RunRecord, now: int, inbox: Sequence[Inbound]) -> Iterator[Fact]:
-    version = f", version {clean(row.version)}" if row.version else ""
-    yield Fact("agent", f"{clean(row.agent)}{version}, state version {record.state_version}")
+    yield from _code(row, record)
     yield Fact("owner", _owner(row, now))
     if row.claims > 1:
         yield Fact("claims", f"{row.claims} without progress")
@@ -142,6 +144,24 @@ def _facts(row: RunRow, record: RunRecord, now: int, inbox: Sequence[Inbound]) -
     yield Fact("inbox", _inbox(row, inbox, now))
     yield Fact("past", _past(record))
     yield Fact("storage", f"last event @{row.seq}, written {duration(now - row.updated_at)} ago")
+
+
+def _code(row: RunRow, record: RunRecord) -> Iterator[Fact]:
+    """Which code the run is on, and what differed when it was last taken over by another one."""
+    key = RunKey.read(row.version)
+    pinned = " (pinned)" if key.pinned else ""
+    version = f", version {clean(key.version)}{pinned}" if row.version else ""
+    yield Fact("agent", f"{clean(row.agent)}{version}, state version {record.state_version}")
+    if not row.terminal and key.unfit:
+        yield Fact("code", f"{counted(len(key.unfit), 'code')} failed to take over its state; others may")
+    if changed := _last_change(record):
+        yield Fact("changed", f"the code, when it was last taken up: {clean('; '.join(changed))}")
+
+
+def _last_change(record: RunRecord) -> tuple[str, ...]:
+    """What differed in the code at the newest resume that tells of it."""
+    pauses = (*record.interruption.pauses, *record.interrupted.pauses)
+    return next((pause.differences for pause in reversed(pauses) if pause.differences), ())
 
 
 def _kin(row: RunRow, record: RunRecord, now: int, children: Sequence[RunRow]) -> Iterator[Fact]:
@@ -297,9 +317,13 @@ def remedies(row: RunRow, record: RunRecord, state: Condition) -> Iterator[str]:
             yield f"perdure resolve {run} {call.path} --not-done       it did not; it may act again"
     elif state.word == "waiting" and (open_ := [*_deciders(record), *_senders(run, record)]):
         yield from open_
+    elif state.word == "held" and not row.terminal:
+        yield "mend the migration or the state's type, and deploy it"
+        yield f"perdure migrate FILE:AGENT --id {run}    tries it again"
     elif state.needs == "worker":
         yield f"perdure run FILE:AGENT --id {run}    carry it on here"
         yield f"perdure worker MODULE:AGENT    serve every open run of {clean(row.agent)}"
+        yield "perdure runs --stranded MODULE:AGENT    does this code carry it on?"
     for wait in record.waits.values():
         if wait.kind == "child" and not wait.closed:
             yield f"perdure why {clean(wait.name)}    what its child waits for"

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
-_TABLES = ("run", "event", "snapshot", "blob", "inbox", "gone", "tombstone", "worker")
+TABLES = ("run", "event", "snapshot", "blob", "inbox", "gone", "tombstone", "worker")
 _EXTRA = ("account", "mine")
 
 
@@ -80,7 +80,7 @@ def _empty(url: str) -> None:
         for table in _EXTRA:
             connection.execute(f"DROP TABLE IF EXISTS {table}")
         there = connection.execute("SELECT to_regclass('perdure_run')").fetchone()
-        for table in _TABLES if there and there[0] else ():
+        for table in TABLES if there and there[0] else ():
             connection.execute(f"DELETE FROM perdure_{table}")
 
 

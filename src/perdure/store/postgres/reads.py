@@ -95,7 +95,7 @@ def load(connection: Connection, run_id: str, sight: Sight) -> Loaded:
 
 def row(connection: Connection, run_id: str, sight: Sight) -> RunRow:
     """See `Store.row`."""
-    return sight.row(connection, _find(connection, run_id))
+    return sight.row(connection, find(connection, run_id)[1])
 
 
 def read(connection: Connection, run_id: str, after: int, limit: int) -> tuple[Stored, ...]:
@@ -183,9 +183,11 @@ def check_id(run_id: str) -> None:
         raise nowhere(run_id)
 
 
-def _find(connection: Connection, run_id: str) -> Standing:
+def find(connection: Connection, run_id: str) -> tuple[str, Standing]:
+    """A run's key and row. Raises NoSuchRun, RunGone."""
     check_id(run_id)
-    return _standing(connection, run_id, connection.execute(_FIND, (run_id,), binary=True).fetchone())
+    found = connection.execute(_FIND, (run_id,), binary=True).fetchone()
+    return run_id, _standing(connection, run_id, found)
 
 
 def _standing(connection: Connection, run_id: str, found: Row | None) -> Standing:

@@ -18,8 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure.clock import Clock
 from perdure.host import Runtime
 from perdure.runtime.boundary import set_hook
+from perdure.store import open_store
 from perdure.store.protocol import Store
 from perdure.store.sqlite import SQLiteStore
 from perdure.testing.crash.clock import HurriedClock
@@ -40,14 +42,26 @@ LEASE_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The folder of one trial and what lies in it."""
+    """The folder of one trial and what lies in it. `address`: a database that is the trial's, not a file."""
 
     folder: Path
+    address: str = ""
 
     @property
     def store(self) -> Path:
         """The store's file, in a folder of its own."""
         return self.folder / "store" / "perdure.db"
+
+    @property
+    def place(self) -> Path | str:
+        """Where the runs are: the file, or the database's address."""
+        return self.address or self.store
+
+    def new_store(self, clock: Clock) -> Store:
+        """The trial's store, not open yet."""
+        if self.address:
+            return open_store(self.address, clock=clock)
+        return SQLiteStore(self.store, clock=clock, reserve_bytes=0)
 
     @property
     def outside(self) -> Outside:
@@ -154,7 +168,7 @@ async def live(life: Life, ground: Ground, store: Store | None = None) -> None:
     """Start or resume the run, and go on until it has ended. Raises Stuck."""
     clock = HurriedClock(ground.folder)
     told = ground.told
-    inner = store if store is not None else SQLiteStore(ground.store, clock=clock, reserve_bytes=0)
+    inner = store if store is not None else ground.new_store(clock)
     kept = witnessed(inner, told)
     places: list[Runtime] = []
     agent = life.scenario.build(ground.outside, lambda: places[0])

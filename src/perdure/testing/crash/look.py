@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import apsw
 
@@ -24,6 +24,7 @@ from perdure.state.record import RunRecord
 from perdure.store.protocol import RunRow, Snapshot, Store, Stored
 from perdure.store.sqlite import reads
 from perdure.store.sqlite.connection import check_tables, open_reader
+from perdure.store.standing import Standing
 
 BUSY_SECONDS = 5.0
 """How long a look waits for a writer."""
@@ -41,41 +42,63 @@ class Look:
 
 
 class _Reading:
-    """The reading verbs that `history` and `verify` need, on an open connection."""
+    """The reading verbs that `history` and `verify` need: a store's own, on an open connection."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, verbs: Any, connection: Any) -> None:
+        self._verbs = verbs
         self._connection = connection
 
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> tuple[Stored, ...]:
-        return reads.read(self._connection, run_id, after, limit)
+        found: tuple[Stored, ...] = self._verbs.read(self._connection, run_id, after, limit)
+        return found
 
     async def snapshots(self, run_id: str) -> tuple[Snapshot, ...]:
-        return reads.snapshots(self._connection, run_id)
+        found: tuple[Snapshot, ...] = self._verbs.snapshots(self._connection, run_id)
+        return found
 
     async def blob(self, run_id: str, digest: bytes) -> bytes:
-        return reads.blob(self._connection, run_id, digest)
+        found: bytes = self._verbs.blob(self._connection, run_id, digest)
+        return found
 
     async def row(self, run_id: str) -> RunRow:
-        return reads.find(self._connection, run_id)[1].row(SYSTEM.now())
+        standing: Standing = self._verbs.find(self._connection, run_id)[1]
+        return standing.row(SYSTEM.now())
 
 
-def look(path: Path, run_id: str) -> Look | None:
+def look(path: Path | str, run_id: str) -> Look | None:
     """The run in the store at `path`; None if there is no such store or run. Raises Damaged."""
     found = look_all(path, (run_id,))
     return found.get(run_id)
 
 
-def look_all(path: Path, run_ids: tuple[str, ...]) -> dict[str, Look]:
-    """Those of these runs that the store at `path` holds. Raises Damaged."""
+def look_all(path: Path | str, run_ids: tuple[str, ...]) -> dict[str, Look]:
+    """Those of these runs that the store at `path`, a file or a database's address, holds. Raises Damaged."""
+    if isinstance(path, str):
+        return _look_at_database(path, run_ids)
     if not path.exists() or not path.stat().st_size:
         return {}
     connection = _open(path)
     try:
         if not check_tables(connection, str(path)):
             return {}
-        return asyncio.run(_look(connection, run_ids))
+        return asyncio.run(_look(_Reading(reads, connection), run_ids))
     finally:
         connection.close(True)
+
+
+def _look_at_database(address: str, run_ids: tuple[str, ...]) -> dict[str, Look]:
+    from perdure.store.postgres import reads as verbs
+    from perdure.store.postgres import schema
+    from perdure.store.postgres.address import parsed
+    from perdure.store.postgres.connection import Link
+
+    connection = Link(parsed(address), look=True, patience_seconds=BUSY_SECONDS).open()
+    try:
+        if not schema.version(connection, address):
+            return {}
+        return asyncio.run(_look(_Reading(verbs, connection), run_ids))
+    finally:
+        connection.close()
 
 
 def _open(path: Path) -> apsw.Connection:
@@ -91,8 +114,8 @@ def _open(path: Path) -> apsw.Connection:
         return open_reader(str(path), BUSY_SECONDS)
 
 
-async def _look(connection: apsw.Connection, run_ids: tuple[str, ...]) -> dict[str, Look]:
-    store = cast(Store, _Reading(connection))
+async def _look(reading: _Reading, run_ids: tuple[str, ...]) -> dict[str, Look]:
+    store = cast(Store, reading)
     found: dict[str, Look] = {}
     for run_id in run_ids:
         try:

@@ -50,9 +50,12 @@ class Verdict:
     acknowledged: int = 0
 
 
-def run_trial(trial: Trial, folder: Path) -> Verdict:
-    """Live, die and resume in `folder`, which must be empty, and judge."""
-    ground, verdict = Ground(folder), Verdict()
+def run_trial(trial: Trial, folder: Path, address: str = "") -> Verdict:
+    """Live, die and resume in `folder`, which must be empty, and judge.
+
+    `address`: an empty database that is used in place of a file.
+    """
+    ground, verdict = Ground(folder, address), Verdict()
     ground.prepare()
     judge = _Judge(trial, ground, verdict)
     kills: list[Kill | None] = [*trial.kills, *(None for _ in range(LIVES))]
@@ -100,7 +103,7 @@ class _Judge:
         """Judge what is durable now."""
         family = (RUN_ID, *self._trial.scenario.kin)
         try:
-            looks = look_all(self._ground.store, family)
+            looks = look_all(self._ground.place, family)
         except PerdureError as error:
             self.add([f"the run cannot be read: {error.what}"])
             return

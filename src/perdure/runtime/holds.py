@@ -55,6 +55,15 @@ def poisoned(run_id: str, claims: int, how: str, record: RunRecord) -> e.RunHeld
     return e.RunHeld("poison", detail, ways(run_id))
 
 
+def poison_of(run_id: str, claims: int, error: Exception) -> e.RunHeld:
+    """The hold of a run that its agent's code fails to take up, time and again."""
+    place = line_of_error(error)
+    what = error.what if isinstance(error, PerdureError) else str(error)
+    told = f"{type(error).__name__}: {what}"[:500] + (f" ({place})" if place else "")
+    detail = f"[{Poisoned.code}] claimed {claims} times since the last progress, and not taken up: {told}"
+    return e.RunHeld("poison", detail, ways(run_id))
+
+
 def how_it_died(worker: str | None, *, died: bool) -> str:
     """What became of the last owner of a run."""
     who = f"worker {worker}" if worker else "the last worker"

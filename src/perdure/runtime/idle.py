@@ -13,6 +13,7 @@ from perdure.journal import Journal, SnapshotPolicy, restore
 from perdure.runtime.children import call_back, is_called_back, waiting_words
 from perdure.runtime.lineage import report
 from perdure.runtime.messages import message_events
+from perdure.runtime.rowinfo import row_info
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store.protocol import NEVER, Claim, RowChange, Store
@@ -55,3 +56,17 @@ def _open(record: RunRecord) -> bool:
         not call.settled and call.standing != "not_done" and call.effect != "read"
         for call in record.calls.values()
     )
+
+
+async def hold(store: Store, run_id: str, clock: Clock, held: e.RunHeld) -> None:
+    """Hold a run whose lease is ours, from what is stored of it alone. Messages are taken: it rests then."""
+    loaded = await store.load(run_id)
+    past = await restore(store, loaded)
+    journal = Journal(store, past, policy=SnapshotPolicy(None, None), durability="effects", clock=clock)
+    for message in loaded.inbox:
+        bodies = message_events(journal.record, message, run_id)
+        await journal.append(*bodies, taken=(message.position,))
+    if journal.record.held is None:
+        await journal.append(held)
+    info = row_info(journal.record, held.reason)
+    await journal.close(RowChange(status="held", due_at=NEVER, info=info, progress=True, asks=True))

@@ -27,6 +27,7 @@ from perdure.runtime.aside import Aside, TookTooLong
 from perdure.runtime.drive import Host
 from perdure.runtime.execution import Execution
 from perdure.runtime.forecast import Forecast, Preflight
+from perdure.runtime.holds import POISON_CLAIMS, poison_of
 from perdure.runtime.leases import Leases
 from perdure.runtime.limits import Limits
 from perdure.runtime.rehearsal import rehearse
@@ -150,6 +151,10 @@ class _Look:
             what = f"its step came to no call, wait or end within {self.seconds:g} s"
             error = StepHangs(what + (f" ({late.place})" if late.place else ""))
             return _said(past.row, "hangs", "step-hangs", error, past.record.step)
+        except Exception as error:  # noqa: BLE001  (whatever the agent's code raises is the finding)
+            held = poison_of(past.row.run_id, POISON_CLAIMS + 1, error)
+            about = _said(past.row, "held", held.reason, PerdureError(""), past.record.step)
+            return evolve(about, detail=held.detail, remedies=held.remedies)
 
 
 def _said(row: RunRow, prospect: Any, reason: str, error: PerdureError, step: int = 0) -> Forecast:

@@ -21,7 +21,9 @@ from perdure.errors import (
     NotRepeatable,
     NotStorable,
     PerdureError,
+    ResumeError,
     RunGone,
+    SchemaError,
     ShapeMismatch,
     Signal,
     StaleEpoch,
@@ -35,7 +37,17 @@ from perdure.runtime.boundary import reached
 from perdure.runtime.caller import line_of_error
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution
-from perdure.runtime.holds import how_it_died, no_progress, poisoned, signal_swallowed, step_error, ways
+from perdure.runtime.holds import (
+    POISON_CLAIMS,
+    how_it_died,
+    no_progress,
+    poison_of,
+    poisoned,
+    signal_swallowed,
+    step_error,
+    ways,
+)
+from perdure.runtime.idle import hold
 from perdure.runtime.late import hand_over
 from perdure.runtime.mismatch import HINT, decide, of_ending, of_state
 from perdure.runtime.plain_loop import plain_loop
@@ -129,10 +141,10 @@ class Runner:
     async def run(self) -> None:
         """Load, resume, and execute steps until the run cannot go on now."""
         reached("run.claimed")
+        step = self.agent.step_fn or plain_loop(self.agent)
         ride = self.ride = await self._load()
         reached("run.loaded")
         await self._resume(ride)
-        step = self.agent.step_fn or plain_loop(self.agent)
         while not self.over:
             await self._settle(ride)
             if not self.over:
@@ -164,7 +176,8 @@ class Runner:
         elif failure is not None:
             if isinstance(failure, Exception):  # else the process goes down, or is meant to look as if it did
                 await self.hand_over()
-                await self.let_go()
+                if await self.let_go(failure):
+                    return
             raise failure
 
     async def leave(self) -> None:
@@ -183,12 +196,25 @@ class Runner:
             await self.ride.journal.barrier()
         await hand_over(self.host.store, self.ride.run_id, self.ride.journal.refused)
 
-    async def let_go(self) -> None:
-        """The drive failed: give the lease back; the run can be claimed once the cause is mended."""
+    async def let_go(self, failure: Exception) -> bool:
+        """The drive failed: others may claim the run. Tells whether it was held instead.
+
+        What the agent's own code raised outside its step counts like a lost worker: the lease is not given
+        back but ends at once, and after so many of them the run is held.
+        """
+        row, store = self.claimed.row, self.host.store
         try:
-            await self.host.store.release(self.claimed.row.run_id, self.claimed.row.epoch)
+            if isinstance(failure, StoreError | ResumeError | SchemaError):
+                await store.release(row.run_id, row.epoch)
+            elif row.claims <= POISON_CLAIMS:
+                await store.renew(self.host.worker, [row.run_id], 0.0)
+            else:
+                log.error("run %s is held: %r", row.run_id, failure)
+                await hold(store, row.run_id, self.host.clock, poison_of(row.run_id, row.claims, failure))
+                return True
         except StoreError as error:
-            log.error("run %s: its lease lapses by itself: %s", self.claimed.row.run_id, error)
+            log.error("run %s: its lease lapses by itself: %s", row.run_id, error)
+        return False
 
     def abandon(self) -> None:
         """Send nothing more."""

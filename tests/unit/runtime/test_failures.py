@@ -16,7 +16,7 @@ import pytest
 
 import perdure
 from perdure.agent import Agent, Held, Retry
-from perdure.errors import CallFailed, NotStorable, ShapeMismatch
+from perdure.errors import BadDeclaration, CallFailed, NotStorable, ShapeMismatch
 from perdure.runtime.holds import POISON_CLAIMS
 from perdure.state import events as e
 from perdure.store.memory import MemoryStore
@@ -284,6 +284,35 @@ async def test_a_run_that_kills_its_worker_is_held_as_poison(stage: Stage) -> No
     async with stage.runtime(made) as place:
         await place.retry(RUN, by="ada")
         assert (await place.run(made, RUN, "go")).unwrap() == "well"
+
+
+async def test_code_that_fails_to_take_a_run_up_counts(stage: Stage) -> None:
+    """What it raised is told, with its line; once it is mended a person lets the run go on."""
+
+    async def step(run: Any) -> None:
+        run.finish(await run.wait("go"))
+
+    good = agent(step)
+    bad = Agent(good.name, state=dict, goal=object, start=lambda goal: {"log": []})  # its step was forgotten
+    await stage.run(good)
+    async with stage.runtime(good) as place:
+        await place.signal(RUN, "go", "gone")
+    async with stage.runtime(bad) as place:
+        [told] = (await place.preflight()).forecasts
+        assert (told.prospect, told.reason) == ("held", "poison")
+        assert "BadDeclaration: agent tester has no step" in told.detail
+    for _ in range(POISON_CLAIMS):
+        with pytest.raises(BadDeclaration, match="no step and 0 models"):
+            await stage.run(bad)
+    held = await stage.run(bad)
+    assert isinstance(held, Held)
+    assert held.reason == "poison"
+    assert f"claimed {POISON_CLAIMS + 1} times since the last progress, and not taken up" in held.detail
+    assert "BadDeclaration: agent tester has no step and 0 models" in held.detail
+    assert (await stage.store.row(RUN)).pending == 0
+    async with stage.runtime(good) as place:
+        await place.retry(RUN, by="ada")
+        assert (await place.resume(RUN)).unwrap() == "gone"
 
 
 async def test_progress_forgives_lost_workers(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from perdure.cli.notice import print_document
 from perdure.cli.options import Options, printing
 from perdure.cli.showing import Bar, Tick, experiment
 
+_ON = "Only this store (repeat): memory, sqlite, postgres, langgraph."
 _WITHIN = "For Hybrid(resume_within=...): milliseconds."
 
 
@@ -34,12 +35,19 @@ def lab() -> None:
     "--within", type=click.FloatRange(0.001), default=1.0, show_default=True, metavar="MS", help=_WITHIN
 )
 @click.option("--kills", type=click.IntRange(1), default=24, show_default=True, help="How often a run dies.")
+@click.option("--on", multiple=True, metavar="STORE", help=_ON)
 @click.option("--paper", is_flag=True, help="Only the model on paper: nothing is run.")
 @experiment
-def storage(seed: int, tick: Tick, *, every: tuple[int, ...], paper: bool, **run: Any) -> Any:
+def storage(
+    seed: int, tick: Tick, *, every: tuple[int, ...], on: tuple[str, ...], paper: bool, **run: Any
+) -> Any:
     """Storage models on paper, and the same run on real stores, killed with SIGKILL at random steps."""
     room = import_module("perdure.lab.storage")
-    plan = room.Plan(run["steps"], run["size"], run["kills"], every or room.EVERY, run["within"])
+    if wrong := [name for name in on if name not in room.STORES]:
+        raise click.BadParameter(f"{wrong[0]} is none of {', '.join(room.STORES)}", param_hint="--on")
+    plan = room.Plan(
+        run["steps"], run["size"], run["kills"], every or room.EVERY, run["within"], on or room.STORES
+    )
     return room.measure(seed, tick, plan, paper=paper)
 
 

@@ -12,7 +12,7 @@ import platform
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ from perdure.agent.policy import Durability
 from perdure.journal import load
 from perdure.lab.life import Message, Talk, talk
 from perdure.lab.report import Tick
+from perdure.lab.server import postgres
+from perdure.store import open_store
+from perdure.store.protocol import Store
 from perdure.store.sqlite import SQLiteStore
 
 CROWD, CROWD_STEPS = 100, 10
@@ -31,6 +34,9 @@ CROWD, CROWD_STEPS = 100, 10
 
 LONG = 600
 """Steps of the run that is loaded."""
+
+PARTS = 6
+"""What is measured, one after the other."""
 
 WAITERS = 300
 """Runs that are put to wait."""
@@ -45,7 +51,8 @@ class Constants:
     shared one. `step_file` and `message_file`: bytes of the file for a step, and for each byte of its
     message. `load_base`, `load_event`: reading, verifying and folding a run, and each event of it.
     `wait_file`: bytes of the file for a run that waits; `wake`: seconds to signal one and carry it to its
-    end, many at once. `machine`: where.
+    end, many at once. `machine`: where. `postgres_steps`: as `steps_per_second`, on one PostgreSQL on this
+    machine; None if there was none.
     """
 
     commit: float
@@ -59,6 +66,7 @@ class Constants:
     wait_file: float
     wake: float
     machine: str
+    postgres_steps: float | None = None
 
 
 def talker(steps: int, message: int, durability: Durability) -> Agent[Talk, str, str]:
@@ -101,22 +109,29 @@ def waiter() -> Agent[Any, Any, Any]:
 def calibrate(tick: Tick) -> Constants:
     """Measure everything; takes some seconds. To be called where no event loop runs."""
     with tempfile.TemporaryDirectory(prefix="perdure-lab-") as name:
-        return asyncio.run(_calibrate(Path(name), tick))
+        found = asyncio.run(_calibrate(Path(name), tick))
+    with postgres() as server:
+        if server is not None:
+            tick("many runs at once, PostgreSQL", 5, PARTS)
+            with server.database() as database:
+                rate, _ = asyncio.run(_crowd(open_store(database.url)))
+                found = replace(found, postgres_steps=rate)
+    tick("done", PARTS, PARTS)
+    return found
 
 
 async def _calibrate(folder: Path, tick: Tick) -> Constants:
-    tick("commits", 0, 5)
+    tick("commits", 0, PARTS)
     commit = _commit(folder / "bare.db")
-    tick("steps", 1, 5)
+    tick("steps", 1, PARTS)
     step_cpu, small = await _long_run(folder / "small.db", 300)
     _, large = await _long_run(folder / "large.db", 3000)
-    tick("loads", 2, 5)
+    tick("loads", 2, PARTS)
     base, event = await _loads(folder / "small.db", folder / "short.db")
-    tick("many runs at once", 3, 5)
-    rate, shared = await _crowd(folder / "crowd.db")
-    tick("runs that wait", 4, 5)
+    tick("many runs at once", 3, PARTS)
+    rate, shared = await _crowd(SQLiteStore(folder / "crowd.db", reserve_bytes=0))
+    tick("runs that wait", 4, PARTS)
     wait_file, wake = await _waits(folder / "waits.db")
-    tick("done", 5, 5)
     per_byte = (large - small) / (3000 - 300)
     machine = f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"
     return Constants(
@@ -191,9 +206,8 @@ async def _loads(long: Path, short: Path) -> tuple[float, float]:
     return max(quick - few * event, 0.0), event
 
 
-async def _crowd(path: Path) -> tuple[float, float]:
+async def _crowd(store: Store) -> tuple[float, float]:
     """Many runs at once, each step durable: steps a second, and how many of them share a commit."""
-    store = SQLiteStore(path, reserve_bytes=0)
     agent = talker(CROWD_STEPS, 300, "step")
     async with Runtime(store) as runtime:
         names = [f"run-{number}" for number in range(CROWD)]

@@ -16,27 +16,34 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import apsw
 
 from perdure.agent.policy import Durability
-from perdure.lab.life import PLACES, Case, Diary, Kill, Life
+from perdure.lab.life import PLACES, Case, Diary, Kill
 from perdure.lab.report import Tick
+from perdure.lab.server import Server, postgres
 
 INSTALL = 'pip install "langgraph>=1.0" langgraph-checkpoint-sqlite'
 """What the comparison with LangGraph needs."""
+
+
+STORES = ("memory", "sqlite", "postgres", "langgraph")
+"""What can be measured, where it is installed."""
 
 
 @dataclass(frozen=True)
 class Measured:
     """What one case came to, over all its lives; bytes and seconds.
 
-    `handed`: to the store; `written`: to any file (None where the kernel does not tell); `file`: what is left
-    after a checkpoint (None for memory). `replayed`, `folded`, `resumed`: one figure for each resume; `at`:
-    how many steps were kept before it; `places`: where in the next one the run died. `again`: model calls
+    `handed`: to the store; `written`: to any file (None where the kernel does not tell), of PostgreSQL to its
+    write-ahead log; `file`: what is left after a checkpoint, of PostgreSQL what its tables and indexes grew
+    by (None for memory). `replayed`, `folded`, `resumed`: one figure for each resume; `at`: how many steps
+    were kept before it; `places`: where in the next one the run died. `again`: model calls that were
     made more than once.
     """
 
@@ -90,23 +97,27 @@ class Plan:
     kills: int
     every: tuple[int, ...]
     within: float = 1.0
+    stores: tuple[str, ...] = STORES
 
 
-def cases(plan: Plan, seed: int) -> Iterator[Case]:
-    """Every storage model on every store that is there; the same deaths in each."""
+def cases(plan: Plan, seed: int, *, database: bool = False) -> Iterator[Case]:
+    """Every storage model on every store; the same deaths in each. `database`: there is a PostgreSQL."""
     kills = deaths(plan.steps, plan.kills, seed)
-    for store, keep, durability in _combinations(plan):
-        yield Case(store, keep, durability, plan.steps, plan.message, kills)
-    for keep in ("snapshot", "log"):
+    for store, keep, durability in _combinations(plan, database=database):
+        if store in plan.stores:
+            yield Case(store, keep, durability, plan.steps, plan.message, kills)
+    for keep in ("snapshot", "log") if "sqlite" in plan.stores else ():
         yield Case("sqlite", keep, "step", plan.steps, plan.message)
 
 
-def _combinations(plan: Plan) -> Iterator[tuple[str, str, Durability]]:
+def _combinations(plan: Plan, *, database: bool) -> Iterator[tuple[str, str, Durability]]:
     hybrids = [f"every {k}" for k in plan.every]
     yield "memory", "log", "step"
     for keep in ("snapshot", *hybrids, f"within {plan.within:g}", "log"):
         yield "sqlite", keep, "step"
     yield "sqlite", hybrids[len(hybrids) // 2] if hybrids else "log", "effects"
+    for keep in ("snapshot", *hybrids[len(hybrids) // 2 :][:1], "log") if database else ():
+        yield "postgres", keep, "step"
     if has_langgraph():
         yield "langgraph", "snapshot", "step"
 
@@ -131,20 +142,28 @@ def deaths(steps: int, count: int, seed: int) -> tuple[Kill, ...]:
     )
 
 
-def run(case: Case) -> Measured:
+def run(case: Case, server: Server | None = None) -> Measured:
     """Live one case through all its deaths to its end. Raises RuntimeError if it does not get there."""
-    module = "perdure.lab.saver" if case.store == "langgraph" else "perdure.lab.life"
     with tempfile.TemporaryDirectory(prefix="perdure-lab-") as name:
         folder = Path(name)
-        (folder / "case.json").write_text(json.dumps(asdict(case)), encoding="utf-8")
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        done = subprocess.run(
-            [sys.executable, "-m", module, name], env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"{case.store}, {case.keep}: {done.stderr[-2000:]}")
-        diary = Diary(folder)
-        return _added_up(case, diary.lives(), diary.asked(), _file_bytes(folder / "run.db"))
+        if case.store != "postgres" or server is None:
+            _live(case, folder)
+            return _added_up(case, Diary(folder), _file_bytes(folder / "run.db"))
+        with server.database() as database:
+            log, size = database.log_position(), database.bytes()
+            _live(replace(case, url=database.url), folder)
+            found = _added_up(case, Diary(folder), database.bytes() - size)
+            return replace(found, written=database.log_position() - log)
+
+
+def _live(case: Case, folder: Path) -> None:
+    module = "perdure.lab.saver" if case.store == "langgraph" else "perdure.lab.life"
+    (folder / "case.json").write_text(json.dumps(asdict(case)), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", module, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{case.store}, {case.keep}: {done.stderr[-2000:]}")
 
 
 def _file_bytes(path: Path) -> int | None:
@@ -157,7 +176,8 @@ def _file_bytes(path: Path) -> int | None:
     return path.stat().st_size
 
 
-def _added_up(case: Case, lives: Sequence[Life], asked: int, file: int | None) -> Measured:
+def _added_up(case: Case, diary: Diary, file: int | None) -> Measured:
+    lives = diary.lives()
     resumes = [life for life in lives if life.resumed is not None]
     written = [life.written for life in lives if life.written is not None]
     last = lives[-1]
@@ -177,7 +197,7 @@ def _added_up(case: Case, lives: Sequence[Life], asked: int, file: int | None) -
         folded=tuple(life.folded or 0.0 for life in resumes),
         resumed=tuple(life.resumed or 0.0 for life in resumes),
         opened=statistics.median(life.opened for life in lives),
-        again=asked - case.steps,
+        again=diary.asked() - case.steps,
         kinds={kind: (count, size) for kind, (count, size) in last.kinds.items()},
         snapshot_bytes=max(life.snapshot_bytes for life in lives),
         state_bytes=last.state_bytes,
@@ -186,10 +206,11 @@ def _added_up(case: Case, lives: Sequence[Life], asked: int, file: int | None) -
 
 def measure(plan: Plan, seed: int, tick: Tick) -> tuple[Measured, ...]:
     """Every case, one after the other."""
-    todo = list(cases(plan, seed))
-    found: list[Measured] = []
-    for number, case in enumerate(todo):
-        tick(f"{case.store}, {case.keep}: {len(case.kills)} kills", number, len(todo))
-        found.append(run(case))
-    tick("done", len(todo), len(todo))
-    return tuple(found)
+    with postgres() if "postgres" in plan.stores else nullcontext() as server:
+        todo = list(cases(plan, seed, database=server is not None))
+        found: list[Measured] = []
+        for number, case in enumerate(todo):
+            tick(f"{case.store}, {case.keep}: {len(case.kills)} kills", number, len(todo))
+            found.append(run(case, server))
+        tick("done", len(todo), len(todo))
+        return tuple(found)

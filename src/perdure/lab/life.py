@@ -9,6 +9,7 @@ talk does. Knows no tables and no paper.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -295,10 +296,18 @@ def _hook(fate: Fate, life: Life) -> Callable[[str], None]:
     return hook
 
 
+def _store(case: Case, folder: Path) -> Store:
+    if case.url:
+        from perdure.store.postgres import PostgresStore
+
+        return PostgresStore(case.url, grace_seconds=0.0)  # so that a death is noticed at once, as on a file
+    return open_store("memory:" if case.store == "memory" else str(folder / "run.db"))
+
+
 async def live(case: Case, folder: Path, kill: Kill | None, life: Life, diary: Diary) -> None:
     """Start or resume the run, and go on until it has ended or this process has."""
     fate = Fate(kill, life, diary)
-    inner = open_store(case.url or ("memory:" if case.store == "memory" else str(folder / "run.db")))
+    inner = _store(case, folder)
     set_hook(_hook(fate, life))
     try:
         async with Runtime(cast(Store, Scales(inner, life))) as runtime:
@@ -374,7 +383,10 @@ def warm() -> None:
     """Live once in memory, so that no later life has anything to import. Leaves no thread behind."""
     import tempfile
 
-    import perdure.store.sqlite  # noqa: F401  (what a life needs and this one does not)
+    import perdure.store.sqlite
+
+    with contextlib.suppress(ImportError):
+        import perdure.store.postgres  # noqa: F401
 
     with tempfile.TemporaryDirectory() as folder:
         _ours(Case("memory", "snapshot", steps=2), Path(folder), None, Life(), Diary(Path(folder)))

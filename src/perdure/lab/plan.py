@@ -77,10 +77,13 @@ backed up and restored within hours."""
 
 
 def limits(constants: Constants) -> tuple[Limit, Limit]:
-    """One SQLite file, one PostgreSQL."""
+    """One SQLite file, one PostgreSQL: driven by one process."""
+    postgres: tuple[float, How] = (POSTGRES_STEPS, "assumed")
+    if constants.postgres_steps is not None:
+        postgres = (constants.postgres_steps, "measured")
     return (
         Limit("one SQLite file", constants.steps_per_second, "measured", SQLITE_STORAGE),
-        Limit("one PostgreSQL", POSTGRES_STEPS, "assumed", POSTGRES_STORAGE),
+        Limit("one PostgreSQL", *postgres, POSTGRES_STORAGE),
     )
 
 
@@ -228,7 +231,7 @@ class Plan:
         rows = []
         for limit in limits(self.here):
             steps, kept = most_runs(self.load, limit, self.here)
-            first = f"{shown(limit.steps_per_second)} steps/s ({limit.how})"
+            first = f"{shown(limit.steps_per_second)} steps/s ({limit.how}, one process)"
             if kept < steps:
                 first = f"{size(limit.storage)} kept (assumed)"
             rows.append((limit.name, shown(round(min(steps, kept))), first))
@@ -280,10 +283,14 @@ class Plan:
             ("one durable commit, alone", span(here.commit)),
             ("a step's processor time", span(here.step_cpu)),
             ("durable steps a second, one file, 100 runs at once", _rate(here.steps_per_second)),
-            ("steps that share a commit there", _rate(here.runs_per_commit)),
+            (
+                "the same on one PostgreSQL",
+                _rate(here.postgres_steps) if here.postgres_steps else "not measured",
+            ),
+            ("steps that share a commit in a file", _rate(here.runs_per_commit)),
             (
                 "the file grows by, a step",
-                f"{here.step_file:.0f} bytes and {here.message_file:.2f} for each of its",
+                f"{here.step_file:.0f} bytes + {here.message_file:.2f} x its message",
             ),
             ("loading a run", f"{span(here.load_base)}, and {span(here.load_event)} for each event"),
             ("a run that waits, in the file", size(here.wait_file)),
@@ -311,9 +318,12 @@ class Plan:
         steps, kept = most_runs(self.load, sqlite, here)
         why = "steps a second" if steps < kept else "bytes"
         other = min(most_runs(self.load, postgres, here))
+        rests = (
+            "if what is assumed of it holds" if postgres.how == "assumed" else "as one process drove it here"
+        )
         yield (
             f"One file stops at {min(steps, kept):,.0f} runs a day of this shape, by its {why}; one"
-            f" PostgreSQL at {other:,.0f}, if what is assumed of it holds."
+            f" PostgreSQL at {other:,.0f}, {rests}."
         )
         million = LADDER["ten million open runs"]
         last = need(million, here)
@@ -323,8 +333,8 @@ class Plan:
         )
         yield (
             "Extrapolated: a constant of this machine, of one run or of a hundred at once, carried on in"
-            " proportion. Not measured: other disks, a network, vacuum, backups, several processes on one"
-            " file, anything of PostgreSQL."
+            " proportion; bytes are those of an SQLite file throughout. Not measured: other disks, a network,"
+            " vacuum, backups, several processes on one store, shards."
         )
 
     def document(self) -> Mapping[str, Any]:

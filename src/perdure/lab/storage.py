@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from perdure.lab import experiment, model
-from perdure.lab.experiment import INSTALL, Measured, Plan
+from perdure.lab import experiment, model, server
+from perdure.lab.experiment import INSTALL, STORES, Measured, Plan
 from perdure.lab.report import Cell, Table, Tick, percent, size, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+__all__ = ["EVERY", "KILLS", "STORES", "Paper", "Plan", "Storage", "measure", "on_paper"]
 
 EVERY = (5, 20, 50)
 """Intervals of the hybrid, in steps, unless told otherwise."""
@@ -25,6 +27,12 @@ KILLS = 24
 
 PAGE = 4096
 """Bytes of a page of SQLite."""
+
+
+_OPTIONAL = {
+    "postgres": f"PostgreSQL, as there is none ({server.INSTALL}, or PERDURE_LAB_POSTGRES=URL)",
+    "langgraph": f"LangGraph's own saver, which is not installed ({INSTALL})",
+}
 
 
 @dataclass(frozen=True)
@@ -222,6 +230,15 @@ class Storage:
             )
 
     def _of_others(self) -> Iterator[str]:
+        base, file = self._find("postgres", "log"), self._find("sqlite", "log")
+        if base is not None and file is not None and base.written and file.written and base.file:
+            yield (
+                f"PostgreSQL wrote {size(base.written)} to its write-ahead log for the log's"
+                f" {size(base.handed)}, {base.written / file.written:.2f} times what SQLite wrote to its"
+                f" files: it logs changes and not whole pages, but for the first touch after a checkpoint."
+                f" Its tables and indexes grew by {size(base.file)}; reading, verifying and folding took"
+                f" {span(statistics.median(base.folded))}."
+            )
         other, ours = self._find("langgraph", "snapshot"), self._find("sqlite", "snapshot")
         if other is None or ours is None or not (other.written and ours.written and other.file and ours.file):
             return
@@ -301,6 +318,6 @@ def measure(seed: int, tick: Tick, plan: Plan | None = None, *, paper: bool = Fa
     if paper:
         return Storage(plan.steps, plan.message, seed, papers)
     found = experiment.measure(plan, seed, tick)
-    missing = f"Not measured: LangGraph's own saver, which is not installed ({INSTALL})."
-    skipped = () if experiment.has_langgraph() else (missing,)
+    asked = set(plan.stores) - {one.store for one in found}
+    skipped = tuple(f"Not measured: {what}." for store, what in _OPTIONAL.items() if store in asked)
     return Storage(plan.steps, plan.message, seed, papers, found, skipped)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.lab import experiment, plot, storage
+from perdure.lab import experiment, plot, server, storage
 from perdure.lab.experiment import Measured, Plan, deaths
 from perdure.lab.life import PLACES, Case, talk
 
-PLAN = Plan(24, 300, 4, (4,))
+PLAN = Plan(24, 300, 4, (4,), stores=("memory", "sqlite", "langgraph"))
 
 
 def quiet(what: str, done: int, of: int) -> None:
@@ -104,10 +104,32 @@ def test_the_dial_is_drawn(found: storage.Storage, tmp_path: Path) -> None:
 def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiment, "has_langgraph", lambda: False)
     monkeypatch.setattr(experiment, "measure", lambda plan, seed, tick: ())
-    result = storage.measure(1, quiet, PLAN)
-    assert result.sentences()[-1].startswith("Not measured: LangGraph's own saver")
-    assert experiment.INSTALL in result.sentences()[-1]
+    result = storage.measure(1, quiet, replace(PLAN, stores=experiment.STORES))
+    database, saver = result.sentences()[-2:]
+    assert database.startswith("Not measured: PostgreSQL")
+    assert server.INSTALL in database
+    assert saver.startswith("Not measured: LangGraph's own saver")
+    assert experiment.INSTALL in saver
     assert all(case.store != "langgraph" for case in experiment.cases(PLAN, 1))
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_a_database_is_weighed_by_its_log_and_its_growth() -> None:
+    with server.postgres() as found:
+        assert found is not None, server.INSTALL
+        case = Case("postgres", "log", steps=12, kills=((5, "answered"), (9, "kept")))
+        measured = experiment.run(case, found)
+    assert measured.again == 1
+    assert measured.replayed == (1 + 8, 1 + 18 + 1)
+    assert measured.written
+    assert measured.file
+    assert measured.handed < measured.written
+    assert [each.store for each in experiment.cases(PLAN, 1, database=True) if each.store == "postgres"] == []
+    every = replace(PLAN, stores=experiment.STORES)
+    kept = [each.keep for each in experiment.cases(every, 1, database=True) if each.store == "postgres"]
+    assert kept == ["snapshot", "every 4", "log"]
 
 
 @pytest.mark.crash

@@ -34,11 +34,11 @@ from perdure.runtime.drive import Host
 from perdure.runtime.idle import end_cancelled
 from perdure.runtime.messages import foreseen
 from perdure.runtime.raising import check_part, check_raise, message_of, more_of
-from perdure.runtime.resolved import fit
+from perdure.runtime.resolved import fit, resolvable, tool_of
 from perdure.runtime.retiring import retire
 from perdure.state import events as e
 from perdure.state.fold import fold
-from perdure.state.record import ApprovalRecord, RunRecord
+from perdure.state.record import ApprovalRecord, CallRecord, RunRecord
 from perdure.store.protocol import Inbound, Message, Store
 
 
@@ -50,13 +50,15 @@ class Desk:
     host: Host
     agents: Mapping[str, Agent[Any, Any, Any]]
 
-    async def cancel(self, run_id: str, *, by: str, note: str = "") -> bool:
+    async def cancel(self, run_id: str, *, by: str, note: str = "", compensate: bool = False) -> bool:
         """Ask a run to end: no new intent from now on. True: it has ended. Raises RunEnded, NoSuchRun.
 
         A run that nobody drives and in which nothing is open ends at once; else whoever drives it ends it,
-        once each of its calls has a verdict.
+        once each of its calls has a verdict. `compensate`: before that its acts are undone, newest first, by
+        the undo hooks of their tools; this may be asked for after a cancel, while the run is open.
         """
-        await self._send(run_id, "cancel", {"by": by, "note": note})
+        data: dict[str, Any] = {"by": by, "note": note}
+        await self._send(run_id, "cancel", {**data, "compensate": True} if compensate else data)
         return await end_cancelled(self.store, self.host.worker, self.clock, run_id)
 
     async def retire(self, run_id: str, *, by: str, note: str = "") -> None:
@@ -81,6 +83,8 @@ class Desk:
     ) -> None:
         """Say what became of an unknown call: `done=RESULT`, `not_done=True` or `failed=MESSAGE`.
 
+        Or of an undo that did not work: `done` says that it is undone by hand, `failed` that it stays.
+
         A result is checked by the tool's declared type where the agent is known here; else the worker that
         takes it checks it, and holds the run if it does not fit. Raises NothingToResolve if the call is not
         open, BadArguments unless exactly one verdict is given, ShapeMismatch.
@@ -98,7 +102,7 @@ class Desk:
                 run_id=run_id,
                 path=path,
             )
-        if call is None or call.standing not in ("open", "unknown"):
+        if call is None or not resolvable(call):
             raise NothingToResolve(
                 f"run {run_id} has no call {path} whose outcome is open", run_id=run_id, path=path
             )
@@ -106,15 +110,15 @@ class Desk:
         if failed is not None:
             verdict, value = "failed", codec.encode(codec.encode_error(RuntimeError(failed)))
         elif done is not ...:
-            verdict, value = "done", self._result(record.agent, call.name, done)
+            verdict, value = "done", self._result(record, call, done)
         said = {"path": path, "attempt": call.attempt, "verdict": verdict, "value": value}
         data = {"by": by, "note": note, **said}
         await self._send(run_id, "resolve", data)
 
-    def _result(self, agent_name: str, name: str, done: object) -> bytes:
+    def _result(self, record: RunRecord, call: CallRecord, done: object) -> bytes:
         """A person's result must fit the tool's declared type where the agent is known here."""
-        agent = self.agents.get(agent_name)
-        tool = None if agent is None else agent.tool_named(name)
+        agent = self.agents.get(record.agent)
+        tool = None if agent is None else tool_of(agent, record, call)
         if tool is not None:
             fit(tool, codec.plain(done, where="$.result"))
         return codec.encode(done, where="$.result")

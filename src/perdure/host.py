@@ -370,8 +370,11 @@ def outcome_of(
         told: dict[str, Any] = codec.decode(record.value)
         if record.ended == "failed":
             return Failed(str(told["message"]), str(told["type"]), run_id=run_id)
-        kind = Cancelled if record.ended == "cancelled" else Retired
-        return kind(str(told["by"]), str(told.get("note", "")), run_id=run_id)
+        by, note = str(told["by"]), str(told.get("note", ""))
+        if record.ended == "retired":
+            return Retired(by, note, run_id=run_id)
+        undone, left = (tuple(map(str, told.get(name, ()))) for name in ("undone", "left"))
+        return Cancelled(by, note, undone, left, run_id=run_id)
     if record.held is not None:
         ways = tuple(at_store(remedy, store) for remedy in record.held.remedies)
         return Held(record.held.reason, ways, record.held.detail, run_id=run_id)

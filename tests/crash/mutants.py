@@ -17,12 +17,12 @@ from perdure import codec
 from perdure.agent import Call
 from perdure.journal import live
 from perdure.recovery import verdicts
-from perdure.runtime import calls, drive, identity, premises, reconcile, rights, runner, senders
+from perdure.runtime import calls, drive, identity, premises, reconcile, rights, runner, senders, undos
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.execution import Execution
 from perdure.state import events as e
-from perdure.state import fold, ledger
+from perdure.state import fold, ledger, undo
 from perdure.state.amount import NOTHING
 from perdure.store.protocol import Appended, Batch, Message
 from perdure.store.sqlite import SQLiteStore
@@ -264,3 +264,25 @@ def rights_not_asked_again() -> None:
         return "" if ride.record.resumes else await ask(ride, call)
 
     _patch(rights, "refusal", trusting)
+
+
+def undo_taken_for_done() -> None:
+    """An undo that was begun counts as done."""
+
+    def hasty(self: Any) -> Any:
+        record = self._drive.record
+        left = undo.progress(record).left
+        return next((act for act in left if undo.undo_path(act.path) not in record.calls), None)
+
+    _patch(undos.Undos, "next", property(hasty))
+
+
+def open_step_not_undone() -> None:
+    """Only what is read from committed steps is undone."""
+    plan = undo.planned
+
+    def short(events: Any, undoable: Any) -> Any:
+        last = max((event.seq for event in events if event.kind == "step.committed"), default=0)
+        return plan([event for event in events if event.seq <= last], undoable)
+
+    _patch(undos, "planned", short)

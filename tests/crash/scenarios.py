@@ -29,6 +29,7 @@ from perdure.testing.crash.outside import Outside, reply_of
 from perdure.testing.crash.scenario import Hands, Scenario, truthful
 from tests.crash.families import family, recalled
 from tests.crash.permissions import permits
+from tests.crash.undoings import undone
 
 SOON = timedelta(seconds=2)
 """How long a call may take, by the trial's hurried clock: also how long a NotDone is not believed."""
@@ -483,6 +484,6 @@ grounded = Scenario("grounded", _grounded)
 
 ALL = (
     *(refunds, letters, orders, transfers, branches, naps, waits, cancelled, mended, thrifty, grounded),
-    *(family, recalled, permits),
+    *(family, recalled, permits, undone),
 )
 """Every scenario."""

@@ -34,6 +34,8 @@ MUTANTS = {
     "reservation_given_back": ("thrifty", "call.acted+receipt.queued"),
     "premises_not_asked": ("grounded", "call.acted"),
     "facts_fresh_for_ever": ("grounded", "run.suspended"),
+    "undo_taken_for_done": ("undone", "call.act"),
+    "open_step_not_undone": ("undone", "undo.done"),
     "rights_not_asked_again": ("permits", "authorize.answered"),
 }
 """Each mutant, the scenario that it is tried on, and the boundaries where it must show."""

@@ -126,7 +126,8 @@ def bodies() -> list[e.AnyBody]:
             lossy=True,
             original=codec.encode({"messages": []}),
         ),
-        e.CancelRequested("ana", "no longer needed"),
+        e.CancelRequested("ana", "no longer needed", compensate=True),
+        e.UndoPlanned((e.Owed("1:1.0.0", "pay", 10),), (e.Owed("2:0", "mail", 31),)),
         e.RunFinished("cancelled", codec.encode({"by": "ana"})),
     ]
 
@@ -189,6 +190,11 @@ def test_the_run_is_the_same_as_ever() -> None:
         2,
         120,
         30,
+    )
+    assert (run.compensate, run.undo, run.unsure) == (
+        True,
+        (e.Owed("1:1.0.0", "pay", 10),),
+        (e.Owed("2:0", "mail", 31),),
     )
     open_step = fold_all(RunRecord(), events[:9], codec.decode)
     call = open_step.calls["1:1.0.0"]

@@ -49,7 +49,7 @@ from perdure.agent.scope import (
     publisher,
     step_scope,
 )
-from perdure.agent.tool import Hook, Tool, fact, model, tool
+from perdure.agent.tool import RESULT, Hook, Tool, fact, model, tool
 from perdure.agent.verdict import Done, NotDone, Unknown
 from perdure.recovery.deploys import DeployPolicy
 from perdure.state.events import Effect
@@ -57,6 +57,7 @@ from perdure.state.events import Effect
 __all__ = [
     "EFFECTS",
     "FOREVER",
+    "RESULT",
     "STRICTNESS",
     "Agent",
     "Approval",

@@ -33,6 +33,13 @@ class Delegate(Tool[P, R_co]):
             )
         super()._settle(options)
 
+    def _add_hook(self, role: str, fn: Any) -> Any:
+        raise BadDeclaration(
+            f"{self.name} is the agent {self.agent.name} as a tool: it has no {role} hook",
+            where=self.agent.source,
+            remedy=f"declare it on the tools of {self.agent.name}: its run is called back and undoes them",
+        )
+
 
 def _pursuing(
     agent: Any, name: str, description: str, types: tuple[Any, Any]

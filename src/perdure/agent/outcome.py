@@ -99,11 +99,17 @@ class Failed(Generic[R]):
 
 @dataclass(frozen=True)
 class Cancelled(Generic[R]):
-    """The run was cancelled: by whom, and their note."""
+    """The run was cancelled: by whom, and their note.
+
+    `undone`: the paths of the calls that a compensating cancel has undone, the newest first; `left`: of those
+    with an undo hook that it has not: a person let them stay, or nobody knows whether they happened.
+    """
 
     status: ClassVar[Status] = "cancelled"
     by: str = ""
     note: str = ""
+    undone: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
     run_id: str = field(default="", kw_only=True)
 
     def unwrap(self) -> NoReturn:

@@ -41,26 +41,36 @@ V = ParamSpec("V")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 X = TypeVar("X")
 
 _MODEL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
+RESULT = "result"
+"""The parameter in which an undo hook may take what the call came to, if its tool has none of that name."""
+
+
+def _must_fit(hook: Declared, tool: Declared, role: str, *, may: frozenset[str] = frozenset()) -> None:
+    """A hook takes the tool's parameters, and nothing else but `may`. Raises BadDeclaration."""
+    wanted, found = set(tool.parameters.names), set(hook.parameters.names)
+    missing, extra = sorted(wanted - found), sorted(found - wanted - may)
+    if missing or extra:
+        told = [f"lacks {', '.join(missing)}"] if missing else []
+        told += [f"takes {', '.join(extra)}"] if extra else []
+        raise BadDeclaration(
+            f"{hook.origin}: the {role} hook of {tool.name} {' and '.join(told)}",
+            where=hook.source,
+            remedy=f"give it the tool's parameters: {', '.join(tool.parameters.names) or 'none'}",
+        )
+
+
 class Hook(Declared):
-    """A function that belongs to a tool and takes its arguments: its reconcile hook or its compensation."""
+    """A function that belongs to a tool and takes its arguments: its reconcile hook."""
 
     def __init__(self, fn: Any, tool: Declared, role: str) -> None:
         super().__init__(fn, "hook", None)
-        wanted, found = set(tool.parameters.names), set(self.parameters.names)
-        if wanted != found:
-            missing, extra = sorted(wanted - found), sorted(found - wanted)
-            told = [f"lacks {', '.join(missing)}"] if missing else []
-            told += [f"takes {', '.join(extra)}"] if extra else []
-            raise BadDeclaration(
-                f"{self.origin}: the {role} hook of {tool.name} {' and '.join(told)}",
-                where=self.source,
-                remedy=f"give it the tool's parameters: {', '.join(tool.parameters.names) or 'none'}",
-            )
+        _must_fit(self, tool, role)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self._get(instance, owner)
@@ -88,12 +98,12 @@ class _Hooks:
 
     def __init__(self, rest: _Hooks | None = None) -> None:
         self.reconcile: Hook | None = None
-        self.undo: Hook | None = None
+        self.undo: Tool[..., Any] | None = None
         self.rest = rest
 
-    def find(self, role: str) -> Hook | None:
+    def find(self, role: str) -> Any:
         """The hook of this role, or None."""
-        own: Hook | None = getattr(self, role)
+        own = getattr(self, role)
         return own if own is not None or self.rest is None else self.rest.find(role)
 
 
@@ -227,14 +237,14 @@ class Tool(Declared, Generic[P, R_co]):
     @property
     def reconcile_hook(self) -> Hook | None:
         """The hook that finds out what became of an unknown call, bound like the tool."""
-        return self._hook("reconcile")
+        return cast(Hook | None, self._hook("reconcile"))
 
     @property
-    def undo_hook(self) -> Hook | None:
-        """The hook that compensates a done call, bound like the tool."""
-        return self._hook("undo")
+    def undo_hook(self) -> Tool[..., Any] | None:
+        """What undoes a done call, as a tool of its own, bound like this one."""
+        return cast(Tool[..., Any] | None, self._hook("undo"))
 
-    def _hook(self, role: str) -> Hook | None:
+    def _hook(self, role: str) -> Any:
         hook = self._hooks.find(role)
         return hook if hook is None or self.owner is None else hook.bound_to(self.owner)
 
@@ -258,13 +268,32 @@ class Tool(Declared, Generic[P, R_co]):
         """
         return self._add_hook("reconcile", fn)
 
-    def undo(self, fn: Callable[V, T]) -> Callable[V, T]:
-        """Declare the compensation of a done call.
+    def undo(self, fn: F) -> F:
+        """Declare how a done call is undone, when its run is cancelled with `compensate=True`.
 
-        It takes the tool's parameters. It is checked and kept; no run calls it yet. Raises BadDeclaration
-        (C102).
+        It takes the tool's parameters, and in `result` what the call came to if it wants that. It is made as
+        a durable call of its own, `idempotent`; a declared tool (`@perdure.tool(...)` below this decorator)
+        keeps its own class, retries, timeout and reconcile hook. Raises BadDeclaration (C102).
         """
-        return cast(Callable[V, T], self._add_hook("undo", fn))
+        if self._effect == "read":
+            raise BadDeclaration(f"{self.origin} only reads: there is nothing to undo", where=self.source)
+        undo: Tool[..., Any] = fn if isinstance(fn, Tool) else Tool(fn, "tool", _UNDO, base=Options())
+        _must_fit(undo, self, "undo", may=frozenset({RESULT}))
+        if undo.kind != "tool" or undo.options.approval is not None or undo.options.premises:
+            raise BadDeclaration(
+                f"{undo.origin}: an undo is a tool without approval and premises: it is asked for by whoever"
+                " cancels",
+                where=undo.source,
+                remedy="declare it without approval= and premises=",
+            )
+        if undo.options.effect == "read":
+            raise BadDeclaration(
+                f"{undo.origin} only reads: it can undo nothing",
+                where=undo.source,
+                remedy='effect="idempotent", or the class that it has',
+            )
+        self._add_hook("undo", undo)
+        return cast(F, undo)
 
     async def ask_hook(self, call: Call, providers: Opener) -> object:
         """Run the reconcile hook as `call` and give its answer; a plain `def` runs in a thread.
@@ -275,13 +304,13 @@ class Tool(Declared, Generic[P, R_co]):
         assert hook is not None, "a tool without a reconcile hook was asked"
         return await hook.ask(call, providers)
 
-    def _add_hook(self, role: str, fn: Any) -> Hook:
-        existing: Hook | None = getattr(self._hooks, role)
+    def _add_hook(self, role: str, fn: Any) -> Any:
+        existing = getattr(self._hooks, role)
         if existing is not None:
             raise BadDeclaration(
                 f"{self.origin} has a {role} hook already: {existing.origin}", where=self.source
             )
-        hook = Hook(fn, self, role)
+        hook = fn if role == "undo" else Hook(fn, self, role)
         setattr(self._hooks, role, hook)
         return hook
 
@@ -333,6 +362,10 @@ class Tool(Declared, Generic[P, R_co]):
     def result_digest(self) -> bytes:
         """The same of its result alone."""
         return fingerprint(self.result_shape.schema())
+
+
+_UNDO: ToolOptions = {"effect": "idempotent", "for_model": False}
+"""What an undo is that was declared as a plain function."""
 
 
 def tool(*bare: Never, **options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]:

@@ -129,12 +129,17 @@ def retry(options: Options, run: str, restart: bool, **who: str) -> int:
 
 @click.command(short_help="End a run.")
 @click.argument("run")
+@click.option(
+    "--compensate", is_flag=True, help="Undo what it has done first, newest first, by its tools' undo hooks."
+)
 @answering
-def cancel(options: Options, run: str, **who: str) -> int:
+def cancel(options: Options, run: str, compensate: bool, by: str, note: str) -> int:
     """End a run: no new act is begun, and it is cancelled once every open call has a verdict."""
+    who = {"by": by, "note": note}
 
     async def act(runtime: Runtime, row: RunRow) -> dict[str, Any]:
-        return {"ended": await runtime.cancel(row.run_id, **who)}
+        ended = await runtime.cancel(row.run_id, by=by, note=note, compensate=compensate)
+        return {"ended": ended, "compensate": compensate}
 
     return send(options, run, "cancel", who, act)
 

@@ -53,6 +53,7 @@ _MARKS = {
     "used": ("▶", "dim"),
     "signal": ("✉", "blue"),
     "cancel": ("⊘", "red"),
+    "undo": ("↶", "bold"),
     "raised": ("+", "green"),
     "step": ("─", "dim"),
     "restarted": ("↶", "bold yellow"),
@@ -60,6 +61,8 @@ _MARKS = {
     "released": ("▶", "magenta"),
     "finished": ("■", "bold"),
 }
+
+_WORDS = {"cancel": "cancel asked for by", "raised": "budget raised by", "undo": "to be undone:"}
 
 _SAID = {
     "migrated": ": brought to today's version",
@@ -139,6 +142,8 @@ def _came(call: Call) -> Text:
         text.append(f", known since @{call.receipt}" if call.receipt else f", {VERDICTS[call.verdict]}")
     if call.attempts > 1:
         text.append(f", attempt {call.attempts}")
+    if call.undoes:
+        text.append(f"   undoes {call.undoes}", "dim")
     if call.args and not call.model:
         text.append(f"   {arguments(call)}", "dim")
     return text
@@ -185,9 +190,8 @@ def _notch(line: Line) -> tuple[str, str]:
             return f"{text}: a reply came late", " · ".join(detail)
         case "wait":
             return f"waits: {text}", "for ever" if line.until >= NEVER else f"until {moment(line.until)}"
-        case "cancel" | "raised":
-            what = "cancel asked for by" if line.kind == "cancel" else "budget raised by"
-            return f"{what} {text}", " · ".join(detail)
+        case "cancel" | "raised" | "undo":
+            return f"{_WORDS[line.kind]} {text}", " · ".join(detail)
         case "woke" | "signal":
             said = "wait ended" if line.kind == "woke" else "signal came"
             return f"{said}: {text}", " · ".join(detail)

@@ -77,6 +77,10 @@ def _row(act: Act) -> list[str | Text]:
     style = "" if act.guarantee in _GOOD else "yellow" if act.guarantee == "not made" else "bold red"
     permitted = "; ".join(_permit(permit) for permit in act.permits) or "-"
     what = Text.of(arguments(act.call), (f"   {act.call.path}", "dim"))
+    if act.call.undoes:
+        what.append(f"   undoes {act.call.undoes}", "dim")
+    if act.undo:
+        what.append(f"   {act.undo}" + (f" @{act.undone_at}" if act.undone_at else ""), "bold")
     name = clean(act.call.name)
     return [str(act.seq), moment(act.at), name, Text(act.guarantee, style), permitted, what]
 

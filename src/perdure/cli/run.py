@@ -215,8 +215,16 @@ def _said(outcome: Outcome[Any]) -> str:
             return f", for {clean('; '.join(reasons))}{end}"
         case Failed(error=error, type_name=kind):
             return f": {clean(kind)}: {clean(error)}" if kind else f": {clean(error)}"
-        case Cancelled(by=by, note=note) | Retired(by=by, note=note):
+        case Cancelled(by=by, note=note, undone=undone, left=left):
+            said = f" by {clean(by)}" + (f": {clean(note)}" if note else "")
+            told = [f"; {word}: {', '.join(paths)}" for word, paths in _undone(undone, left) if paths]
+            return said + "".join(told)
+        case Retired(by=by, note=note):
             return f" by {clean(by)}" + (f": {clean(note)}" if note else "")
+
+
+def _undone(undone: tuple[str, ...], left: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return (("undone", undone), ("not undone", left))
 
 
 def _next(order: Order, outcome: Outcome[Any]) -> list[tuple[str, str]]:
@@ -254,7 +262,9 @@ def _document(order: Order, outcome: Outcome[Any], code: int) -> dict[str, Any]:
             document |= {"approvals": asked} if asked else {}
         case Failed(error=error, type_name=kind):
             document["error"] = {"type": jsonable(kind), "message": jsonable(error)}
-        case Cancelled(by=by, note=note) | Retired(by=by, note=note):
+        case Cancelled(by=by, note=note, undone=undone, left=left):
+            document |= {"by": jsonable(by), "note": jsonable(note), "undone": undone, "left": left}
+        case Retired(by=by, note=note):
             document |= {"by": jsonable(by), "note": jsonable(note)}
     return document
 

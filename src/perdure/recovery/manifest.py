@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from perdure.recovery.deploys import Choice, DeployPolicy
 from perdure.state.record import RunRecord
+from perdure.state.undo import undone_path
 
 Verdict: TypeAlias = Literal["go-on", "recorded", "void", "hold", "migrate", "stranded"]
 """What a difference means: nothing; it is told in `run.resumed`; a permission is void; a person decides; the
@@ -235,7 +236,7 @@ def _uses(record: RunRecord) -> dict[str, str]:
         asked.head.name: f"approval {asked.id} is open" for asked in record.approvals.values() if asked.open
     }
     for call in record.calls.values():
-        if call.standing in ("open", "unknown") and call.effect != "read":
+        if call.standing in ("open", "unknown") and call.effect != "read" and not undone_path(call.path):
             uses[call.name] = f"the outcome of call {call.path} is not known"
     return uses
 

@@ -44,7 +44,7 @@ async def afford(wanted: Wanted) -> bool:
     """
     drive = wanted.drive
     ledger = drive.record.ledger
-    if ledger is None:
+    if ledger is None or wanted.undoing:  # it counts, and what is spent must not keep it back
         return True
     limits, purse = ledger.now, drive.purse
     room = room_of(drive, wanted.path)

@@ -54,7 +54,7 @@ from perdure.runtime.identity import identity
 from perdure.runtime.messages import late_events
 from perdure.runtime.mismatch import of_call
 from perdure.runtime.resolved import unknown_hold
-from perdure.runtime.wanted import NOTHING, Wanted, may_retry
+from perdure.runtime.wanted import NOTHING, Wanted
 from perdure.state import events as e
 from perdure.state.record import CallRecord
 from perdure.store.protocol import Tx
@@ -146,10 +146,10 @@ async def _until_settled(wanted: Wanted) -> Any:
             raise branch.unwinding
         call = wanted.call
         if call is None or call.standing == "not_done" or _sent_read(call):
-            await _attempt(wanted)
+            await attempt(wanted)
         elif call.standing == "retrying":
             await drive.host.clock.sleep(_backoff(tool, call.attempt))
-            await _attempt(wanted)
+            await attempt(wanted)
         elif call.settled:
             reached("receipt.served")
             await _give(wanted, call)
@@ -172,7 +172,7 @@ async def _resend(wanted: Wanted, call: CallRecord) -> None:
         detail = f"{call.name} was sent {call.attempt} times with one key and no reply came"
         wanted.execution.hold(wanted.branch, unknown_hold(drive.run_id, call, detail))
     await drive.host.clock.sleep(reconcile.backoff_seconds(call.attempt - 1))
-    await _attempt(wanted)
+    await attempt(wanted)
 
 
 def _given_up(wanted: Wanted) -> None:
@@ -253,7 +253,7 @@ def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
     return failed
 
 
-async def _attempt(wanted: Wanted) -> None:
+async def attempt(wanted: Wanted) -> None:
     """Intend, act, settle: once. Afterwards the record says what came of it."""
     options, host = wanted.tool.options, wanted.drive.host
     await guards.guard(wanted)
@@ -416,13 +416,16 @@ def _outcome(wanted: Wanted, call: Call, end: BodyEnd) -> e.CallSettled | e.Call
             value, wanted.result = _checked_result(wanted.drive, tool, end.result)
             return e.CallSettled(call.path, "done", value, own, True, call.attempt, usage=usage)
         except _UNFIT as unfit:
+            if wanted.undoing:  # it is undone all the same, and nobody waits for what it returned
+                log.warning("run %s: %s returned what is not kept: %s", call.run_id, tool.name, unfit)
+                return e.CallSettled(call.path, "done", codec.encode(None), own, True, call.attempt)
             return replace(_failed(call, own, unfit, final=True), usage=usage)
     if isinstance(error, NotDone) or not end.called:
-        return _failed(call, own, error, final=not may_retry(tool, call.attempt), outcome="not_done")
+        return _failed(call, own, error, final=wanted.ends(call.attempt), outcome="not_done")
     if isinstance(error, tool.options.raises):
-        return _failed(call, own, error, final=True)
+        return _failed(call, own, error, final=not wanted.undoing)
     if not acting:
-        failed = _failed(call, own, error, final=not may_retry(tool, call.attempt))
+        failed = _failed(call, own, error, final=wanted.ends(call.attempt))
         return replace(failed, usage=budgets.used_by_failure(wanted, error))
     detail = f"{type(error).__name__}: {error}"[:500]
     return e.CallUnknown(call.path, _cause(error), wanted.drive.host.store.now(), detail)
@@ -501,7 +504,8 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         raise
     except Exception as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
         wanted.result = NOTHING
-        final = isinstance(error, (*_UNFIT, *tool.options.raises)) or not may_retry(tool, call.attempt)
+        definite = isinstance(error, (*_UNFIT, *tool.options.raises)) and not wanted.undoing
+        final = definite or wanted.ends(call.attempt)
         outcome: e.Outcome = "not_done" if isinstance(error, NotDone | ProviderFailed) else "failed"
         await drive.journal.append(_failed(call, head, error, final=final, outcome=outcome))
     finally:

@@ -184,6 +184,8 @@ def _result(agent: Agent[Any, Any, R], wait: WaitRecord) -> R:
 async def call_back(store: Store, run_id: str, record: RunRecord, now: int) -> list[WaitRecord]:
     """Ask the children of a cancelled run to end, each once; gives the waits of those that have not told it.
 
+    Where what the run has done is to be undone, they are to undo what they have done.
+
     One that a crash kept from being created is created, to be cancelled: so an owner that is late cannot
     create one that nobody knows of.
     """
@@ -195,8 +197,11 @@ async def call_back(store: Store, run_id: str, record: RunRecord, now: int) -> l
             left.append(wait)
             if is_called_back(wait):
                 reached("child.cancel")
-                data = {"by": record.cancel, "note": f"its parent {run_id} was cancelled"}
-                message = Message(wait.name, f"cancel of {run_id}", "cancel", codec.encode(data))
+                data: dict[str, Any] = {"by": record.cancel, "note": f"its parent {run_id} was cancelled"}
+                made = f"cancel of {run_id}"
+                if record.compensate:  # it may have been told before that this was not asked for
+                    data, made = {**data, "compensate": True}, f"{made}, undoing"
+                message = Message(wait.name, made, "cancel", codec.encode(data))
                 with suppress(RunEnded):
                     await store.deliver(message)
     return left

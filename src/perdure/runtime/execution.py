@@ -104,12 +104,14 @@ class Execution:
     `kept`: arguments that the journal does not keep, by their call's digest, while the step is checked.
     `told`: the calls by which this execution has learned what has become of a fact. `lives`: where a
     rehearsal came to something that is not recorded; None while nothing is rehearsed. `awaiting`: places of
-    open approvals to which the code has not come yet.
+    open approvals to which the code has not come yet. `undoing`: it is none of the step, but undoes what a
+    cancelled run has done.
     """
 
     drive: Drive
     live: LiveState[Any]
     checking: bool = False
+    undoing: bool = False
     ending: Ending | None = None
     holds: list[e.RunHeld] = field(default_factory=list)
     wake_at: list[int] = field(default_factory=list)
@@ -146,7 +148,7 @@ class Execution:
         message meanwhile, and then the fence would let the act pass.
         """
         record = self.record
-        if record.cancel is not None:
+        if record.cancel is not None and not self.undoing:
             branch.unwind("cancelled")
         if record.held is not None:
             branch.unwind("held")

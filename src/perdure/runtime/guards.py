@@ -17,13 +17,16 @@ from perdure.state import events as e
 async def guard(wanted: Wanted) -> None:
     """Ask every guard; afterwards `wanted.grounds` says what the act rests on. Unwinds where one says no.
 
-    A guard may also settle the call (a premise changed, it was denied): then nothing is acted.
+    A guard may also settle the call (a premise changed, it was denied): then nothing is acted. An undo is
+    only kept back by a hold.
     """
     execution, options = wanted.execution, wanted.tool.options
     if execution.drive.has_not_looked:
         await execution.drive.glance()
     execution.forbid(wanted.branch)
     wanted.grounds = Grounds()
+    if wanted.undoing:  # whoever cancels has asked for it
+        return
     approvals.apply_edit(wanted)
     await _authorize(wanted)
     until: int | None = None

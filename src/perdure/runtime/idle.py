@@ -1,8 +1,8 @@
 """A run that nobody drives: what can be done to it without its agent.
 
 A cancelled run whose calls are all settled needs no code of the user's to end, so whoever cancels it may end
-it, its children first. Anything more (a call to look up, a step to go on with) is left to a worker that
-serves the agent.
+it, its children first. Anything more (a call to look up, a step to go on with, an act to undo) is left to a
+worker that serves the agent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ async def end_cancelled(store: Store, worker: str, clock: Clock, run_id: str) ->
             await journal.append(*bodies, taken=(message.position,))
         record = journal.record
         if record.cancel is None or _open(record):
-            await journal.close(RowChange(due_at=0))  # whoever serves the agent finds out what is open
+            change = RowChange(due_at=0)
+            if record.compensate:  # its hold, if there is one, is no longer what it needs
+                info = codec.encode({"reason": "cancelled; what it has done is to be undone"})
+                change = RowChange(status="ready", due_at=0, info=info, asks=False)
+            await journal.close(change)  # whoever serves the agent finds out what is open
             return False
         await journal.barrier()
         left = await call_back(store, run_id, record, clock.now())
@@ -52,6 +56,9 @@ async def end_cancelled(store: Store, worker: str, clock: Clock, run_id: str) ->
 
 
 def _open(record: RunRecord) -> bool:
+    """Whether a call has no known outcome, or some act may have to be undone."""
+    if record.compensate and record.spent.calls:
+        return True
     return any(
         not call.settled and call.standing != "not_done" and call.effect != "read"
         for call in record.calls.values()

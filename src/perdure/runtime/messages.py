@@ -18,6 +18,7 @@ from perdure.runtime.decisions import decision_events
 from perdure.runtime.lineage import child_events
 from perdure.runtime.questions import answer_events, signal_events
 from perdure.runtime.raising import raising_events
+from perdure.runtime.resolved import resolvable
 from perdure.state import events as e
 from perdure.state.fold import fold
 from perdure.state.record import CallRecord, RunRecord, WaitRecord
@@ -64,7 +65,8 @@ def message_events(record: RunRecord, message: Inbound, run_id: str) -> tuple[e.
     by = str(data.get("by", ""))
     match message.kind:
         case "cancel":
-            return (e.CancelRequested(by, str(data.get("note", ""))),)
+            compensate = bool(data.get("compensate", False))
+            return (e.CancelRequested(by, str(data.get("note", "")), compensate),)
         case "resolve":
             return _resolved(record, data, by)
         case "release" | "retry":
@@ -100,7 +102,7 @@ def foreseen(record: RunRecord, inbox: Iterable[Inbound], run_id: str) -> RunRec
 
 def _resolved(record: RunRecord, data: dict[str, Any], by: str) -> tuple[e.AnyBody, ...]:
     call = record.calls.get(str(data["path"]))
-    if call is None or call.standing not in ("open", "unknown"):
+    if call is None or not resolvable(call):
         return ()
     if data.get("attempt", call.attempt) != call.attempt:
         return ()  # it speaks of an earlier attempt

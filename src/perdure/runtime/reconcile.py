@@ -20,6 +20,7 @@ from perdure.runtime.drive import Drive
 from perdure.runtime.resolved import unknown_hold
 from perdure.state import events as e
 from perdure.state.record import CallRecord
+from perdure.state.undo import undone_path
 
 RESENDS = 8
 """How often an idempotent call is sent with one key before a person is asked."""
@@ -48,12 +49,14 @@ async def settle(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> e.RunH
     """Bring an open or unknown call to a verdict, or say why a person is needed.
 
     An idempotent call stays unknown: its verdict is to be sent again, by the step that made it. In a
-    cancelled run it may not be sent any more: what became of it is found out as for another act, or left
-    unknown.
+    cancelled run it may not be sent any more, unless it undoes another: what became of it is found out as for
+    another act, or left unknown; where it would have to be undone, a person is asked.
     """
     policy, judged = policy_of(tool), call
-    if drive.record.cancel is not None and call.effect == "idempotent":
-        policy, judged = replace(policy, unknown="raise"), replace(call, effect="irreversible")
+    if drive.record.cancel is not None and call.effect == "idempotent" and not undone_path(call.path):
+        judged = replace(call, effect="irreversible")
+        if not (drive.record.compensate and tool.undo_hook is not None):
+            policy = replace(policy, unknown="raise")
     action = after_unknown(judged, policy, drive.host.clock.now())
     match action:
         case Again():

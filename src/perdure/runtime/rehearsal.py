@@ -39,6 +39,7 @@ from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.fold import fold
 from perdure.state.record import RunRecord
+from perdure.state.undo import undone_path
 from perdure.store.protocol import Appended
 
 MOST_AGAIN = 50
@@ -137,8 +138,9 @@ async def _rehearse(
     except PerdureError as error:
         return _not_taken_over(about, error)
     record = foreseen(past.record, past.inbox, run_id)
-    if record.cancel is not None:
-        return evolve(about, prospect="ends", detail=f"cancelled by {record.cancel}")
+    if record.cancel is not None and (record.held is None or not undone_path(record.held.path)):
+        undoing = "; what it has done is undone first" if record.compensate else ""
+        return evolve(about, prospect="ends", detail=f"cancelled by {record.cancel}{undoing}")
     if record.held is not None:
         hold = record.held
         return _held(about, e.RunHeld(hold.reason, hold.detail, hold.remedies, hold.path), "stays held")

@@ -12,6 +12,7 @@ from perdure.agent import Agent, Tool
 from perdure.errors import ShapeMismatch
 from perdure.state import events as e
 from perdure.state.record import CallRecord, RunRecord
+from perdure.state.undo import undone_path
 from perdure.store.protocol import Inbound
 
 
@@ -36,14 +37,34 @@ def misfit(agent: Agent[Any, Any, Any], record: RunRecord, message: Inbound, run
     """The hold in place of a person's result that does not fit what the tool declares to return."""
     data: dict[str, Any] = codec.decode(message.data)
     call = record.calls.get(str(data["path"]))
-    tool = None if call is None else agent.tool_named(call.name)
-    if call is None or tool is None or data["verdict"] != "done" or call.standing not in ("open", "unknown"):
+    tool = None if call is None else tool_of(agent, record, call)
+    if call is None or tool is None or data["verdict"] != "done" or not resolvable(call):
         return None
     try:
         fit(tool, codec.decode(data["value"]))
     except ShapeMismatch as error:
         return unknown_hold(run_id, call, f"[{error.code}] {error.what} (said by {data['by']})")
     return None
+
+
+def resolvable(call: CallRecord) -> bool:
+    """Whether a person may say what became of it: nobody knows, or it is an undo that did not work."""
+    if call.standing in ("open", "unknown"):
+        return True
+    return bool(undone_path(call.path)) and not call.settled
+
+
+def tool_of(agent: Agent[Any, Any, Any], record: RunRecord, call: CallRecord) -> Tool[..., Any] | None:
+    """What a recorded call calls, in today's code."""
+    undone = undone_path(call.path)
+    act = next((act for act in record.undo or () if act.path == undone), None)
+    return agent.tool_named(call.name) if act is None else undo_of(agent, act.name)
+
+
+def undo_of(agent: Agent[Any, Any, Any], name: str) -> Tool[..., Any] | None:
+    """What undoes the acts of the tool of this name, in today's code."""
+    tool = agent.tool_named(name)
+    return None if tool is None else tool.undo_hook
 
 
 def fit(tool: Tool[..., Any], plain: object) -> None:

@@ -31,7 +31,7 @@ from perdure.errors import (
 )
 from perdure.journal import Journal, Past, SnapshotPolicy, outlast, restore
 from perdure.runtime import adoption as adopting
-from perdure.runtime import budgets, children, lineage, questions, reconcile
+from perdure.runtime import budgets, children, lineage, questions, reconcile, undos
 from perdure.runtime.birth import principal_of
 from perdure.runtime.boundary import reached
 from perdure.runtime.caller import line_of_error
@@ -58,6 +58,7 @@ from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.record import RunRecord
+from perdure.state.undo import undone_path
 from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, Message, RowChange
 
 log = logging.getLogger("perdure.run")
@@ -314,7 +315,7 @@ class Runner:
 
     async def _settle_unknown(self, ride: Drive) -> e.RunHeld | None:
         for call in list(ride.record.calls.values()):
-            if call.standing not in ("open", "unknown") or call.effect == "read":
+            if call.standing not in ("open", "unknown") or call.effect == "read" or undone_path(call.path):
                 continue
             tool = self.agent.tool_named(call.name)
             if tool is None:
@@ -343,14 +344,31 @@ class Runner:
             await self._close(ride, "held", NEVER, ride.record.held.reason)
 
     async def _cancel(self, ride: Drive) -> None:
-        """End the run; after its children, if it has any."""
+        """End the run; after its children, if it has any, and after its undos, if they are asked for."""
         if lineage.open_children(ride.record):
             await ride.journal.barrier()  # what the children are told rests on it
             left = await children.call_back(self.host.store, ride.run_id, ride.record, self.host.clock.now())
             if left:
                 await self._close(ride, "waiting", NEVER, children.waiting_words(left))
                 return
-        await self._finish(ride, "cancelled", codec.encode({"by": ride.record.cancel}))
+        told: dict[str, Any] = {"by": ride.record.cancel}
+        if ride.record.compensate:
+            await self._undo(ride)
+            told |= undos.told(ride.record)
+        if not self.over:
+            await self._finish(ride, "cancelled", codec.encode(told))
+
+    async def _undo(self, ride: Drive) -> None:
+        """Undo what the run has done, one act after the other; ends the drive where that cannot go on now."""
+        await undos.plan(ride)
+        work = undos.Undos(ride)
+        while (act := work.next) is not None and not self.over:
+            if self.draining is not None and self.draining.is_set():
+                await self.leave()
+            elif ride.record.held is not None:
+                await self._close(ride, "held", NEVER, ride.record.held.reason)
+            elif (held := await work.undo(act)) is not None:
+                await self._hold(ride, held)
 
     async def _step(self, ride: Drive, step: Any) -> None:
         if (over := budgets.step_over(ride)) is not None:

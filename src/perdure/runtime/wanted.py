@@ -79,6 +79,15 @@ class Wanted(Struct, eq=False):
         return call is not None and call.settled
 
     @property
+    def undoing(self) -> bool:
+        """Whether it undoes another call."""
+        return self.execution.undoing
+
+    def ends(self, attempt: int) -> bool:
+        """Whether a definite failure of this attempt (from 1) is the last word: never of an undo."""
+        return not self.undoing and not may_retry(self.tool, attempt)
+
+    @property
     def rests_on(self) -> tuple[int, ...]:
         """The events that recorded its premises."""
         return tuple(premise.seq for premise in self.premises)

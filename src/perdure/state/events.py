@@ -401,10 +401,32 @@ class FactChanged(Body, frozen=True, array_like=True, tag="fact.changed"):
 
 
 class CancelRequested(Body, frozen=True, array_like=True, tag="cancel.requested"):
-    """Someone asked to end the run; no new intent is written from here on."""
+    """Someone asked to end the run; no new intent is written from here on, but those of undos.
+
+    `compensate`: what was done shall be undone before the run ends.
+    """
 
     by: str
     note: str = ""
+    compensate: bool = False
+
+
+class Owed(Struct, frozen=True, array_like=True):
+    """An act of a tool that has an undo hook: its call, its tool, the event that settled it."""
+
+    path: str
+    name: str
+    seq: int
+
+
+class UndoPlanned(Body, frozen=True, array_like=True, tag="undo.planned"):
+    """What a cancelled run undoes before it ends: `acts`, in this order, the newest first.
+
+    `unsure`: acts of which nobody knows whether they happened; they are left as they are.
+    """
+
+    acts: tuple[Owed, ...]
+    unsure: tuple[Owed, ...] = ()
 
 
 class BudgetRaised(Body, frozen=True, array_like=True, tag="budget.raised"):
@@ -483,6 +505,7 @@ AnyBody: TypeAlias = (
     | FactRead
     | FactChanged
     | CancelRequested
+    | UndoPlanned
     | BudgetRaised
     | StepCommitted
     | StepRestarted

@@ -374,7 +374,14 @@ def _fact_changed(record: RunRecord, event: e.Event, body: e.FactChanged, work: 
 
 
 def _cancel(record: RunRecord, event: e.Event, body: e.CancelRequested, work: Work) -> Changes:
-    return {} if record.cancel is not None else {"cancel": body.by}
+    by = body.by if record.cancel is None else record.cancel
+    return {"cancel": by, "compensate": record.compensate or body.compensate}
+
+
+def _planned(record: RunRecord, event: e.Event, body: e.UndoPlanned, work: Work) -> Changes:
+    if not record.compensate or record.undo is not None:
+        raise Damaged(f"event {event.seq} plans undos, and nobody asked for that", seq=event.seq)
+    return {"undo": body.acts, "unsure": body.unsure}
 
 
 def _raised(record: RunRecord, event: e.Event, body: e.BudgetRaised, work: Work) -> Changes:
@@ -490,6 +497,7 @@ _FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Work], Changes]] = {
     e.FactRead: _fact_read,
     e.FactChanged: _fact_changed,
     e.CancelRequested: _cancel,
+    e.UndoPlanned: _planned,
     e.BudgetRaised: _raised,
     e.StepCommitted: _committed,
     e.StepRestarted: _restarted,

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from perdure.state.amount import NOTHING, Amount, Limits
-from perdure.state.events import Argument, CallHead, Effect, Premised, WaitKind
+from perdure.state.events import Argument, CallHead, Effect, Owed, Premised, WaitKind
 
 Status: TypeAlias = Literal[
     "ready", "running", "waiting", "held", "succeeded", "failed", "cancelled", "retired"
@@ -294,3 +294,6 @@ class RunRecord(Struct, frozen=True, array_like=True):
     interruption: Interruption = Interruption()  # before the open step
     interrupted: Interruption = Interruption()  # in the open step, for the next one
     accepted: bytes = b""  # the digest of the code's manifest to which a person said yes
+    compensate: bool = False  # a cancel asked for what was done to be undone
+    undo: tuple[Owed, ...] | None = None  # what is undone, in this order; None: not looked up
+    unsure: tuple[Owed, ...] = ()  # acts that may have happened, and are not undone

@@ -74,7 +74,8 @@ class Account:
         self.spent += Amount(calls=1)
         if body.reserved is not None:
             self.reserved[body.path] = body.reserved
-        yield from self._crossed(f"call {body.path} ({body.head.name})", asked)
+        if not body.path.startswith("undo:"):  # those count, and nothing keeps them back
+            yield from self._crossed(f"call {body.path} ({body.head.name})", asked)
 
     def _settled(self, body: e.CallSettled) -> Iterator[str]:
         head = body.head

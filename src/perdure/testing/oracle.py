@@ -19,6 +19,7 @@ from perdure.state.record import RunRecord
 from perdure.testing.account import Account
 from perdure.testing.grounds import unfounded
 from perdure.testing.permits import Permits
+from perdure.testing.undone import Undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +70,22 @@ class _Book:
     ended: bool = False
 
 
-def offences(events: Sequence[e.Event], acts: Iterable[Act]) -> list[str]:
-    """Everything that should not be, of one run. `acts`: what the outside recorded of it, reads included."""
+def offences(events: Sequence[e.Event], acts: Iterable[Act], undoable: Iterable[str] = ()) -> list[str]:
+    """Everything that should not be, of one run.
+
+    `acts`: what the outside recorded of it, reads included. `undoable`: the tools that have an undo hook.
+    """
     by_attempt: dict[tuple[str, int], list[Act]] = defaultdict(list)
     acting = [act for act in acts if act.effect != "read"]
     for act in acting:
         by_attempt[act.key, act.attempt].append(act)
-    book = _Book(by_attempt)
+    book, undone = _Book(by_attempt), Undone(frozenset(undoable))
     found: list[str] = []
     for before, event in zip([None, *events], events, strict=False):
         found += [f"event {event.seq}: {what}" for what in _order(before, event)]
         found += [f"event {event.seq} ({event.kind}): {what}" for what in _event(book, event)]
         found += [f"event {event.seq} ({event.kind}): {what}" for what in book.permits.see(event)]
+        found += [f"event {event.seq} ({event.kind}): {what}" for what in undone.see(event)]
     found += _unintended(events, acting)
     found += unfounded(events)
     found += [
@@ -172,7 +177,7 @@ def _closed(book: _Book, body: e.WaitClosed) -> Iterator[str]:
 def _intended(book: _Book, event: e.Event, body: e.CallIntended) -> Iterator[str]:
     life = book.lives[body.path]
     call = f"call {body.path} ({body.head.name})"
-    if book.cancelled and body.head.effect != "read":
+    if book.cancelled and body.head.effect != "read" and not body.path.startswith("undo:"):
         yield f"{call} is intended after a cancel"
     if body.attempt != life.attempt + 1:
         yield f"{call}: attempt {body.attempt} follows attempt {life.attempt}"
@@ -229,9 +234,10 @@ def _receipt(book: _Book, life: _Life, path: str, value: bytes) -> Iterator[str]
 
 
 def _reconciled(book: _Book, body: e.CallReconciled) -> Iterator[str]:
-    yield from _must_be(
-        book, body.path, *(("open",) if body.by.startswith(("person:", "late")) else ()), "unknown"
-    )
+    also: tuple[str, ...] = ("open",) if body.by.startswith(("person:", "late")) else ()
+    if also and body.path.startswith("undo:"):  # a person may settle one that did not work
+        also = ("open", "retrying", "not_done")
+    yield from _must_be(book, body.path, *also, "unknown")
     life = book.lives[body.path]
     first = 1 if life.effect == "idempotent" else life.attempt  # whichever was sent under the one key
     happened = [act for n in range(first, life.attempt + 1) for act in book.acts.get((life.key, n), [])]

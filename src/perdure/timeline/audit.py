@@ -39,6 +39,11 @@ MEANING: dict[Guarantee, str] = {
 """What each guarantee rests on."""
 
 
+Undo: TypeAlias = Literal["", "undone", "to be undone", "stays", "not undone"]
+"""What a compensating cancel has done about an act: nothing; `stays`: a person said so; `not undone`: nobody
+knows whether it happened."""
+
+
 @dataclass(frozen=True, slots=True)
 class Permit:
     """One request for a permission, and what became of it. `agreed`: who, with their notes."""
@@ -53,7 +58,10 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One call that acts, or would have. `permits`: the requests at its place, the last one first."""
+    """One call that acts, or would have. `permits`: the requests at its place, the last one first.
+
+    `undone_at`: the event by which it is known to be undone, 0 if it is not.
+    """
 
     call: Call
     seq: int
@@ -61,6 +69,8 @@ class Act:
     step: int
     guarantee: Guarantee
     permits: tuple[Permit, ...] = ()
+    undo: Undo = ""
+    undone_at: int = 0
 
 
 @dataclass(slots=True)
@@ -84,13 +94,33 @@ def audit(events: Sequence[e.Event]) -> list[Act]:
         if isinstance(event.body, e.RunHeld) and event.body.reason == "conflict"
     }
     late = {event.body.path for event in events if isinstance(event.body, e.CallLate) and event.body.used}
-    found = []
-    for line in lines(events):
+    found, read = [], lines(events)
+    undos = _undos(events, read)
+    for line in read:
         if line.call is None or (line.call.effect == "read" and line.call.path not in desk.permits):
             continue
         permits = tuple(reversed(desk.permits.get(line.call.path, [])))
         guarantee = _guarantee(line, late=line.call.path in late, doubled=line.call.path in doubled)
-        found.append(Act(line.call, line.seq, line.at, line.step, guarantee, permits))
+        undo, undone_at = undos.get(line.call.path, ("", 0))
+        found.append(Act(line.call, line.seq, line.at, line.step, guarantee, permits, undo, undone_at))
+    return found
+
+
+def _undos(events: Sequence[e.Event], read: Iterable[Line]) -> dict[str, tuple[Undo, int]]:
+    """What has become of the acts that were to be undone, by path."""
+    found: dict[str, tuple[Undo, int]] = {}
+    for event in events:
+        if isinstance(event.body, e.UndoPlanned):
+            found |= {act.path: ("to be undone", 0) for act in event.body.acts}
+            found |= {act.path: ("not undone", 0) for act in event.body.unsure}
+    for line in read:
+        call = line.call
+        if call is None or not call.undoes:
+            continue
+        if call.standing == "done":
+            found[call.undoes] = ("undone", call.receipt)
+        elif call.standing in ("failed", "left-unknown"):
+            found[call.undoes] = ("stays", 0)
     return found
 
 

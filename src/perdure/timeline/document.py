@@ -17,6 +17,7 @@ from perdure.errors import at_store
 from perdure.recovery.deploys import RunKey
 from perdure.state import events as e
 from perdure.state.record import Hold, RunRecord
+from perdure.state.undo import progress
 from perdure.store.protocol import NEVER, RunRow, StoreStats
 from perdure.timeline.amounts import stamp
 from perdure.timeline.audit import MEANING, Act
@@ -76,7 +77,19 @@ def record_document(record: RunRecord, store: str | None = None) -> dict[str, An
         "budget": spending_document(spending(record)),
         "held": _held(record.held, store),
         "cancel_requested_by": jsonable(record.cancel),
+        "undo": _undo(record) if record.compensate else None,
     }
+
+
+def _undo(record: RunRecord) -> dict[str, Any]:
+    """How far a compensating cancel has come, by the paths of the calls that it takes back."""
+    if record.ended is not None:
+        told = plain(record.value)
+        return {"undone": told.get("undone", []), "not_undone": told.get("left", []), "to_undo": []}
+    now = progress(record)
+    kept = [*now.kept, *record.unsure]
+    parts = {"undone": now.undone, "not_undone": kept, "to_undo": now.left}
+    return {name: [act.path for act in acts] for name, acts in parts.items()}
 
 
 def _held(held: Hold | None, store: str | None) -> dict[str, Any] | None:
@@ -131,6 +144,8 @@ def act_document(act: Act) -> dict[str, Any]:
         "at": stamp(act.at),
         "step": act.step,
         "guarantee": act.guarantee,
+        "undo": act.undo or None,
+        "undone_at": act.undone_at or None,
         "because": MEANING[act.guarantee],
         "permits": [
             {
@@ -168,6 +183,7 @@ def call_document(call: Call) -> dict[str, Any]:
         "verdict": call.verdict or None,
         "by": jsonable(call.by) or None,
         "evidence": jsonable(call.evidence) or None,
+        "undoes": call.undoes or None,
         "usage": None if not call.usage else {"input_tokens": call.usage[0], "output_tokens": call.usage[1]},
     }
 

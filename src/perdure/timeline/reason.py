@@ -16,7 +16,9 @@ from perdure.errors import Damaged, PerdureError, at_store
 from perdure.recovery.deploys import RunKey
 from perdure.runtime.decisions import ANYONE, FUNCTION
 from perdure.runtime.questions import open_waits, terms_of, words
+from perdure.state.events import Owed
 from perdure.state.record import ApprovalRecord, CallRecord, ChangeRecord, RunRecord, WaitRecord
+from perdure.state.undo import progress
 from perdure.state.wording import money
 from perdure.store.protocol import NEVER, Inbound, RunRow
 from perdure.timeline.amounts import counted, duration, moment
@@ -120,8 +122,7 @@ def _facts(row: RunRow, record: RunRecord, now: int, inbox: Sequence[Inbound]) -
         yield Fact(
             "held", f"for {duration(now - record.held.at)}: {clean(record.held.detail) or 'no detail'}"
         )
-    if record.cancel is not None:
-        yield Fact("cancel", f"asked for by {clean(record.cancel)}; no new act is begun")
+    yield from _cancelled(record)
     for call in record.calls.values():
         if not call.settled:
             yield Fact("call", _open_call(call, now))
@@ -162,6 +163,34 @@ def _last_change(record: RunRecord) -> tuple[str, ...]:
     """What differed in the code at the newest resume that tells of it."""
     pauses = (*record.interruption.pauses, *record.interrupted.pauses)
     return next((pause.differences for pause in reversed(pauses) if pause.differences), ())
+
+
+def _cancelled(record: RunRecord) -> Iterator[Fact]:
+    if record.cancel is not None:
+        yield Fact("cancel", f"asked for by {clean(record.cancel)}; no new act is begun")
+    if record.compensate:
+        yield Fact("undo", _undos(record))
+
+
+def _undos(record: RunRecord) -> str:
+    """How far a compensating cancel has come; the end of the run says it in its own words."""
+    if record.ended is not None:
+        told = decode(record.value)
+        ends = [f"{word}: {', '.join(told[name])}" for word, name in _ENDS if told.get(name)]
+        return "; ".join(ends) or "nothing was to be undone"
+    if record.undo is None:
+        return "what it has done is undone, newest first, once every open call has a verdict"
+    now = progress(record)
+    parts = (("undone", now.undone), ("stays", now.kept), ("left", now.left), ("not known", record.unsure))
+    return "; ".join(f"{word}: {_named(acts)}" for word, acts in parts if acts) or "nothing is to be undone"
+
+
+_ENDS = (("undone", "undone"), ("not undone", "left"))
+
+
+def _named(acts: Sequence[Owed]) -> str:
+    names = [f"{clean(act.name)} {act.path}" for act in acts[:5]]
+    return ", ".join(names) + (f" and {len(acts) - 5} more" if len(acts) > 5 else "")
 
 
 def _kin(row: RunRow, record: RunRecord, now: int, children: Sequence[RunRow]) -> Iterator[Fact]:

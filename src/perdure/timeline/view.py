@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from perdure.codec import decode
 from perdure.state import events as e
 from perdure.state.amount import KINDS
+from perdure.state.undo import undone_path
 from perdure.state.wording import told
 from perdure.timeline.amounts import size
 from perdure.timeline.plain import brief, quoted
@@ -43,6 +44,7 @@ Kind: TypeAlias = Literal[
     "voided",
     "used",
     "cancel",
+    "undo",
     "raised",
     "step",
     "restarted",
@@ -63,7 +65,7 @@ class Call:
     `began` is the moment of its first intent (a read has none), `ended` of its outcome. `receipt` is the
     event that settled it. `value` is its result, or its error as plain data. `verdict` and `by` tell how an
     unknown outcome was answered, by a hook or by a person. `premises`: the events of the facts that it rests
-    on.
+    on. `undoes`: the path of the call that it takes back.
     """
 
     path: str
@@ -85,6 +87,7 @@ class Call:
     usage: e.Usage | None = None
     model: str = ""
     premises: tuple[int, ...] = ()
+    undoes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,8 @@ class _Scan:
                 args = {name: argument(value, self.values) for name, value in head.args}
                 parts |= {"name": head.name, "effect": head.effect, "args": args}
                 parts["model"] = self.models.get(head.name, "")
+            if undone := undone_path(path):
+                parts["undoes"] = undone
             self.drafts[path] = _Draft(len(self.lines), parts)
             self.add(event, "call", parts["name"])
         return self.drafts[path].parts
@@ -337,7 +342,14 @@ def _used(scan: _Scan, event: e.Event, body: e.ApprovalUsed) -> None:
 
 
 def _cancel(scan: _Scan, event: e.Event, body: e.CancelRequested) -> None:
-    scan.add(event, "cancel", body.by, *((body.note,) if body.note else ()))
+    undone = ("what it has done is undone first",) if body.compensate else ()
+    scan.add(event, "cancel", body.by, *((body.note,) if body.note else ()), *undone)
+
+
+def _planned(scan: _Scan, event: e.Event, body: e.UndoPlanned) -> None:
+    acts = [f"{act.name} {act.path}" for act in body.acts]
+    unsure = [f"not known whether it happened: {act.name} {act.path}" for act in body.unsure]
+    scan.add(event, "undo", f"{len(acts)} act{'' if len(acts) == 1 else 's'}", *acts, *unsure)
 
 
 def _raised(scan: _Scan, event: e.Event, body: e.BudgetRaised) -> None:
@@ -394,6 +406,7 @@ _READERS: dict[type, Callable[[_Scan, e.Event, Any], None]] = {
     e.ApprovalVoided: _voided,
     e.ApprovalUsed: _used,
     e.CancelRequested: _cancel,
+    e.UndoPlanned: _planned,
     e.BudgetRaised: _raised,
     e.StepCommitted: _committed,
     e.StepRestarted: _restarted,

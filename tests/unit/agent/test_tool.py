@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -231,6 +231,63 @@ def test_hooks_take_the_tools_parameters() -> None:
     assert pay.undo_hook == take_back
     with pytest.raises(BadDeclaration, match="undo hook already"):
         pay.undo(lambda account, cents: None)
+
+
+def test_an_undo_is_a_tool_that_may_take_the_result() -> None:
+    """A plain function is idempotent; a tool keeps what it declares; a variant and a method have it too."""
+
+    @tool()
+    async def pay(account: str) -> int:
+        return 1
+
+    @pay.undo
+    def pay_back(account: str, result: int) -> str:
+        return f"{account} {result}"
+
+    assert pay.undo_hook is not None
+    assert (pay.undo_hook.options.effect, pay.undo_hook.options.for_model) == ("idempotent", False)
+    assert pay_back("a", 7) == "a 7"
+    assert pay.replace(name="other").undo_hook == pay.undo_hook
+
+    class Till:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        @tool()
+        async def take(self, cents: int) -> None: ...
+
+        @take.undo
+        @tool(effect="irreversible", timeout=timedelta(seconds=3))
+        async def give(self, cents: int) -> str:
+            return self.name
+
+    undo = Till("one").take.undo_hook
+    assert undo is not None
+    assert (undo.options.effect, undo.options.timeout) == ("irreversible", timedelta(seconds=3))
+    assert undo.parameters.names == ("cents",) or list(undo.parameters.names) == ["cents"]
+
+
+def test_what_cannot_undo() -> None:
+    """Said at the declaration, with the place."""
+
+    @tool(effect="read")
+    async def look(account: str) -> int:
+        return 1
+
+    @tool()
+    async def pay(account: str, result: int) -> int:
+        return 1
+
+    with pytest.raises(BadDeclaration, match="only reads: there is nothing to undo"):
+        look.undo(lambda account: None)
+    with pytest.raises(BadDeclaration, match="only reads: it can undo nothing"):
+        pay.undo(tool(effect="read", for_model=False)(lambda account, result: None))
+    with pytest.raises(BadDeclaration, match="without approval and premises"):
+        pay.undo(tool(approval=Approval(), for_model=False)(lambda account, result: None))
+    with pytest.raises(BadDeclaration, match="takes outcome"):
+        pay.undo(lambda account, result, outcome: None)
+    with pytest.raises(BadDeclaration, match="is declared already"):
+        pay.reconcile(cast(Any, pay))
 
 
 # ---------------------------------------------------------------------------------------------- variants

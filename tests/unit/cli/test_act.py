@@ -81,6 +81,20 @@ def test_a_waiting_run_is_cancelled_without_its_agent(perdure: Command, store: P
     assert perdure("cancel", "nap-7").code == 5
 
 
+def test_a_compensating_cancel_is_left_to_a_worker(perdure: Command, store: Path) -> None:
+    """It needs the hooks of the agent; `why` says what is asked for."""
+    answer = perdure("cancel", "order-1043", "--compensate", "--by", "ada", "--json")
+    assert answer.document["compensate"] is True
+    assert answer.document["ended"] is False
+    why = perdure("why", "order-1043").out
+    assert "what it has done is undone, newest first" in why
+    assert perdure("show", "order-1043", "--json").document["undo"] == {
+        "undone": [],
+        "not_undone": [],
+        "to_undo": [],
+    }
+
+
 def test_a_cancelled_run_with_an_open_call_is_left_to_a_worker(perdure: Command, store: Path) -> None:
     assert perdure("cancel", "order-1043", "--json").document["ended"] is False
     assert messages(store, "order-1043") == []

@@ -114,10 +114,10 @@ class Stage:
         """The committed state, plain."""
         return (await self.record(run_id)).state
 
-    async def blameless(self, *worlds: World, run_id: str = RUN) -> None:
-        """No law is broken between the journal and what the worlds saw."""
+    async def blameless(self, *worlds: World, run_id: str = RUN, undoable: Sequence[str] = ()) -> None:
+        """No law is broken between the journal and what the worlds saw. `undoable`: tools with an undo."""
         acts = [act for world in worlds for act in world.acts if act.run_id == run_id]
-        found = offences(await self.events(run_id), acts)
+        found = offences(await self.events(run_id), acts, undoable)
         assert found == [], found
 
 

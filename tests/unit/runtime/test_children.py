@@ -529,3 +529,36 @@ async def test_an_owner_that_is_late_creates_no_child_after_the_end(memory: Stag
     row, fresh = await memory.store.create(new_run(CHILD, Begun.of(wait).started, memory.clock.now()))
     assert not fresh
     assert row.status == "cancelled"
+
+
+async def test_children_take_back_what_they_did_first(stage: Stage) -> None:
+    """A compensating cancel is handed down, and the parent undoes what is its own after that."""
+    world = World()
+
+    @perdure.tool(effect="irreversible")
+    async def post(what: str) -> str:
+        return str(world.act(f"posted {what}"))
+
+    @post.undo
+    async def unpost(what: str, result: str) -> str:
+        return str(world.act(f"not {result}"))
+
+    async def work(run: Any) -> None:
+        await post(run.goal)
+        await run.sleep(1_000_000)
+
+    child = agent(work, post, name="child")
+
+    async def head(run: Any) -> None:
+        await post("first")
+        await run.spawn(child, "second")
+
+    made = agent(head, post, name="parent", spawns=[child])
+    async with stage.runtime(made) as place:
+        assert (await place.run(made, RUN, "go", patience=timedelta(0))).status == "waiting"
+        assert not await place.cancel(RUN, by="ada", compensate=True)
+    assert (await stage.run(made)).undone == ("1:0",)
+    told = ["posted first", "posted second", "not posted second", "not posted first"]
+    assert [world.find(key) for key in world.keys] == told
+    for run_id in (RUN, f"{RUN}.1:1"):
+        await stage.blameless(world, run_id=run_id, undoable=["post"])

@@ -68,7 +68,8 @@ class Scenario:
     `build` makes it anew in each process, around the outside; its second argument gives the runtime to
     tools that send messages. `person` acts when the run is held. `same` names what of the ending must be as
     in the run that was not killed: `status`, `step`, `state`, `value`. `kin`: the ids of the runs that this
-    one may spawn, which are judged too. `principal`: on whose behalf the run acts.
+    one may spawn, which are judged too. `undoable`: the names of tools with an undo hook. `principal`: on
+    whose behalf the run acts.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Scenario:
     person: Person = truthful
     same: tuple[str, ...] = ("status", "step", "state", "value")
     kin: tuple[str, ...] = ()
+    undoable: tuple[str, ...] = ()
     principal: Principal | None = None
 
 

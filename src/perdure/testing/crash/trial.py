@@ -122,7 +122,7 @@ class _Judge:
         else:
             if not seen.verification.ok:
                 found.append(seen.verification.what)
-            found += offences(seen.events, acts)
+            found += offences(seen.events, acts, self._trial.scenario.undoable)
             found += misread(seen.events, seen.record)
             self._settled[run_id] = settled_paths(seen.events)
         self.add(where + what for what in found)

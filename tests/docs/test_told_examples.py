@@ -1,4 +1,4 @@
-"""The story of a fact that changed: what examples/premise prints and what its page shows are what happens."""
+"""Stories that a page tells: what the example prints and what its page shows are what happens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[2] / "examples" / "premise"
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SCREEN = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -28,10 +30,11 @@ def ran(place: Path, *command: str) -> str:
     return done.stdout
 
 
-def test_the_page_shows_what_happens(tmp_path: Path) -> None:
+@pytest.mark.parametrize("example", ["compensation", "premise"])
+def test_the_page_shows_what_happens(example: str, tmp_path: Path) -> None:
     """Its first screen is the output; each line of the second stands in `perdure show`, in that order."""
-    printed, shown = SCREEN.findall((FOLDER / "README.md").read_text())
-    said = ran(tmp_path, str(FOLDER / "agent.py"))
+    printed, shown = SCREEN.findall((EXAMPLES / example / "README.md").read_text())
+    said = ran(tmp_path, str(EXAMPLES / example / "agent.py"))
     assert sorted(said.splitlines()) == sorted(printed.splitlines())
     lines = iter(ran(tmp_path, "-m", "perdure", "show", "trip-1").splitlines())
     for wanted in shown.splitlines():

@@ -111,7 +111,11 @@ def _draw(options: Options, found: Preflight) -> None:
 
 
 def _tells(forecast: Forecast) -> bool:
-    return forecast.stops or bool(forecast.voided or forecast.stale) or forecast.prospect == "restarts"
+    return (
+        forecast.stops
+        or bool(forecast.voided or forecast.stale)
+        or forecast.prospect in ("restarts", "stays held")
+    )
 
 
 def _draw_one(screen: Any, options: Options, forecast: Forecast) -> None:

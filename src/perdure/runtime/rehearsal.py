@@ -40,10 +40,17 @@ from perdure.state import events as e
 from perdure.state.fold import fold
 from perdure.state.record import RunRecord
 from perdure.state.undo import undone_path
-from perdure.store.protocol import Appended
+from perdure.store.protocol import Appended, Inbound
 
 MOST_AGAIN = 50
 """So often a rehearsed step is executed again, after reads were dropped or a call was refused."""
+
+
+MENDED_BY_CODE = frozenset(
+    {"arguments-changed", "changed", "diverged", "no-progress", "not-permitted", "not-repeatable", "poison"}
+    | {"signal-swallowed", "step-error"}
+)
+"""Reasons of holds that other code may take away: what it would do once the run is let go is told, too."""
 
 
 class Played(Struct, frozen=True):
@@ -130,10 +137,10 @@ async def rehearse(
 async def _rehearse(
     host: Host, agent: Agent[Any, Any, Any], past: Past, note: Callable[[Execution], None]
 ) -> Forecast:
-    run_id, policy = past.row.run_id, agent.on_change
+    run_id = past.row.run_id
     about = Forecast(run_id, past.row.agent, past.row.status, past.record.step, "resumes")
     try:
-        adoption = adopting.adopt(agent, past.record, policy)
+        adoption = adopting.adopt(agent, past.record, agent.on_change)
         live = adopting.live_of(agent, past.record, adoption)
     except PerdureError as error:
         return _not_taken_over(about, error)
@@ -141,14 +148,33 @@ async def _rehearse(
     if record.cancel is not None and (record.held is None or not undone_path(record.held.path)):
         undoing = "; what it has done is undone first" if record.compensate else ""
         return evolve(about, prospect="ends", detail=f"cancelled by {record.cancel}{undoing}")
-    if record.held is not None:
-        hold = record.held
-        return _held(about, e.RunHeld(hold.reason, hold.detail, hold.remedies, hold.path), "stays held")
+    if record.held is None:
+        return await _gone_on(host, agent, past, (record, live, adoption), about, note)
+    hold = record.held
+    kept = _held(about, e.RunHeld(hold.reason, hold.detail, hold.remedies, hold.path), "stays held")
+    if hold.reason not in MENDED_BY_CODE or record.cancel is not None:
+        return kept
+    retry = Inbound(past.row.inbox + 1, "", "retry", codec.encode({}), host.store.now())
+    record = foreseen(record, (retry,), run_id)
+    after = await _gone_on(host, agent, past, (record, live, adoption), about, note)
+    again = f"would be held again, {after.reason}: {after.detail}" if after.stops else after.prospect
+    return evolve(kept, notes=(f"let go now, it {again}",))
+
+
+async def _gone_on(
+    host: Host,
+    agent: Agent[Any, Any, Any],
+    past: Past,
+    taken: tuple[RunRecord, LiveState[Any], adopting.Adoption],
+    about: Forecast,
+    note: Callable[[Execution], None],
+) -> Forecast:
+    """What becomes of a run that is neither held nor cancelled, once this code has taken it over."""
+    record, live, adoption = taken
     drive = _drive(host, agent, past, record, live)
-    judged = adopting.judge(agent, run_id, record, adoption, policy)
+    judged = adopting.judge(agent, drive.run_id, record, adoption, agent.on_change)
     resumed = e.RunResumed(host.worker)
-    facts = adopting.taken_over(agent, record, adoption, judged, resumed, drive.died_at)
-    await drive.journal.append(*facts)
+    await drive.journal.append(*adopting.taken_over(agent, record, adoption, judged, resumed, drive.died_at))
     notes = list(adopting.told(judged))
     about = evolve(about, voided=tuple(Voided(one.id, one.why) for one in judged.voids))
     if adoption.migrated is not None:

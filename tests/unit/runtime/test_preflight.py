@@ -99,7 +99,9 @@ async def test_a_call_before_the_recorded_act_diverges(stage: Stage) -> None:
     assert (held.reason, held.detail, held.remedies) == (one.reason, one.detail, one.remedies)
     assert len(shop.world) == 1
     again = await forecast(stage, shop.agent(after))
-    assert again.prospect == "stays held"
+    assert (again.prospect, again.stops) == ("stays held", False)
+    assert again.notes[0].startswith("let go now, it would be held again, diverged: [R201] at 1:0")
+    assert (await forecast(stage, shop.agent(before))).notes == ("let go now, it resumes",)
 
 
 async def test_reads_that_no_longer_match_are_asked_for_again(memory: Stage) -> None:

@@ -34,6 +34,7 @@ def decide(drive: Drive, seq: int, detail: str, reason: str = "diverged") -> e.S
     remedies = [f"deploy the code that the run was recorded with, then perdure retry {drive.run_id}"]
     if decision.may_restart:
         remedies.append(f"perdure retry {drive.run_id} --restart")
+    remedies.append(f"perdure cancel {drive.run_id}")
     return e.RunHeld(reason, f"[{Diverged.code}] {detail}", tuple(remedies))
 
 

@@ -13,7 +13,7 @@ import psycopg
 
 from perdure.clock import SECOND
 from perdure.errors import WorkerTaken
-from perdure.store.protocol import Claim, Query
+from perdure.store.protocol import NEVER, Claim, Query
 from perdure.testing.clock import MovableClock
 from perdure.testing.contract.trial import new_run, refused
 from tests.database import PLACE
@@ -179,3 +179,71 @@ async def test_many_machines_have_the_databases_clock(tmp_path: Path) -> None:
         with elsewhere(url, wrong + "await store.close(); await store.open()\n" + look, store.now()) as other:
             assert other.hear() == "0 0"
             other.end()
+
+
+async def test_a_claim_walks_through_no_waiting_run(tmp_path: Path) -> None:
+    """Rows that its statements touch, counted by the server among ten thousand that wait."""
+    url = PLACE.at(tmp_path)
+    async with opened(url) as store:
+        with psycopg.connect(url, autocommit=True) as sql:
+            sql.execute(
+                "INSERT INTO perdure_run (run_id, agent, version, created_at, status, due_at, updated_at)"
+                " SELECT 'w' || n, 'a', '1', 1, 'waiting', %s, 1 FROM generate_series(1, 10000) n",
+                (NEVER,),
+            )
+            await store.create(new_run("due"))
+            before = _touched(sql)
+            (claimed,) = await store.claim(Claim("w1", 30, {"a": frozenset({"1"})}))
+            assert claimed.row.run_id == "due"
+            assert await store.claim(Claim("w1", 30)) == ()
+            assert await store.due({"a": frozenset()}) > store.now()
+            await store.close()
+            touched = await until(_answer(lambda: _touched(sql) - before), lambda rows: rows > 0)
+            sql.execute("DELETE FROM perdure_run")
+    assert touched < 1000, touched
+
+
+def _touched(sql: psycopg.Connection[Any]) -> int:
+    """Rows that were read from the parts of the table of runs, or found in their indexes, so far."""
+    sql.execute("SELECT pg_stat_force_next_flush()")
+    row = sql.execute(
+        "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables"
+        " WHERE relname ~ '^perdure_run_'"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _answer(ask: Callable[[], T]) -> Callable[[], Awaitable[T]]:
+    async def answer() -> T:
+        return ask()
+
+    return answer
+
+
+async def test_a_forked_child_has_connections_of_its_own(tmp_path: Path) -> None:
+    """Neither the child's work nor its end disturbs its parent's sessions."""
+    url = PLACE.at(tmp_path)
+    with elsewhere(url, FORKS) as other:
+        assert other.hear() == "child wrote"
+        assert other.hear() == "parent 2 w1"
+        other.end()
+
+
+FORKS = """
+await store.enlist("w1")
+await store.create(NewRun("r", "a", "1", "ready", (event(1),)))
+await store.claim(Claim("w1", 3600))
+pid = os.fork()
+if pid == 0:
+    async def child():
+        await store.append(Batch("r", 1, 1, (event(2),)))
+        say("child wrote")
+    asyncio._set_running_loop(None)
+    asyncio.new_event_loop().run_until_complete(child())
+    os._exit(0)
+os.waitpid(pid, 0)
+await asyncio.sleep(0.3)
+row = await store.row("r")
+say("parent", row.seq, row.worker)
+"""

@@ -16,6 +16,7 @@ from msgspec import Struct
 from perdure.errors import ConnectionLost
 from perdure.store.postgres import signs
 from perdure.store.postgres.connection import (
+    BY_INDEX,
     NOW,
     Connection,
     Link,
@@ -57,7 +58,7 @@ _BY_TIMER = f"""
     WITH {_KINDS} SELECT f.since, {COLUMNS.replace("r.", "f.")} FROM mine k CROSS JOIN LATERAL (
         SELECT r.wake_at AS since, {COLUMNS} FROM perdure_run r
         WHERE NOT r.terminal AND NOT r.held AND r.agent = k.agent AND r.version = k.version
-              AND r.wake_at > 0 AND r.wake_at <= coalesce(%(now)s::bigint, {NOW})
+              AND r.wake_at > 0 AND r.wake_at <= %(now)s
         ORDER BY r.wake_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) f
 """
 _FIRST_WAKE = f"""
@@ -71,10 +72,10 @@ _VERSIONS = f"""
     SELECT r.agent, r.version FROM perdure_run r
     WHERE NOT r.terminal AND r.held AND r.agent = ANY(%(agents)s::text[])
 """
-_SWEEP = f"""
+_SWEEP = """
     UPDATE perdure_run SET held = false WHERE run_id IN (
         SELECT r.run_id FROM perdure_run r
-        WHERE NOT r.terminal AND r.held AND r.lease_until <= coalesce(%s::bigint, {NOW})
+        WHERE NOT r.terminal AND r.held AND r.lease_until <= %s
         FOR NO KEY UPDATE SKIP LOCKED)
 """
 _LEASES = """
@@ -82,9 +83,9 @@ _LEASES = """
     WHERE NOT r.terminal AND r.held
 """
 _ONE = f"SELECT {COLUMNS} FROM perdure_run r WHERE r.run_id = %s FOR NO KEY UPDATE"
-_BEGIN = """
+_BEGIN = f"""
     SELECT pg_advisory_xact_lock(%s), pg_current_xact_id()::text,
-           set_config('idle_in_transaction_session_timeout', %s, true)
+           set_config('idle_in_transaction_session_timeout', %s, true), {BY_INDEX}
 """
 _HELD_UP = str(round(HELD_UP_SECONDS * 1000))
 _PROOF = "SELECT 1 FROM perdure_run WHERE run_id = %s AND epoch = %s AND holder = %s"
@@ -116,14 +117,14 @@ class Claims(Struct):
         self, connection: Connection, claim: Claim, doubts: list[object]
     ) -> tuple[tuple[Claimed, ...], int]:
         key = new_key()
-        taken = _Taken(connection, claim, self.given, self.grace_seconds)
+        taken = _Taken(connection, claim, self.grace_seconds)
         with connection.pipeline():
             connection.execute("BEGIN")
             head = connection.execute(_BEGIN, (key, _HELD_UP))
             if self.synced:
                 connection.execute("SET LOCAL synchronous_commit = on")
             clock = connection.execute(f"SELECT {NOW}")
-        _, xid, _ = one(head)
+        _, xid, *_ = one(head)
         taken.now = self.given() if self.given else one(clock)[0]
         claimed = taken.by_id(claim.run_id) if claim.run_id is not None else taken.next_ones()
         if not claimed and not taken.wrote:
@@ -161,15 +162,12 @@ class Claims(Struct):
 class _Taken:
     """One claim's transaction."""
 
-    def __init__(
-        self, connection: Connection, claim: Claim, given: Callable[[], int] | None, grace_seconds: float
-    ) -> None:
+    def __init__(self, connection: Connection, claim: Claim, grace_seconds: float) -> None:
         self.now = 0
         self.wrote = False
         self.leased: list[Standing] = []
         self._connection = connection
         self._claim = claim
-        self._given = given
         self._grace_seconds = grace_seconds
 
     def by_id(self, run_id: str) -> tuple[Claimed, ...]:
@@ -204,11 +202,10 @@ class _Taken:
         return Standing(*row)
 
     def _free(self, *, sweep: bool) -> list[Standing]:
-        now = self._given() if self._given else None
-        values = {**wanted(self._claim.agents), "limit": self._claim.limit, "now": now}
+        values = {**wanted(self._claim.agents), "limit": self._claim.limit, "now": self.now}
         connection = self._connection
         with connection.pipeline():
-            swept = connection.execute(_SWEEP, (now,)) if sweep else None
+            swept = connection.execute(_SWEEP, (self.now,)) if sweep else None
             at_once = connection.execute(_AT_ONCE, values, binary=True)
             by_timer = connection.execute(_BY_TIMER, values, binary=True)
         self.wrote = self.wrote or (swept is not None and swept.rowcount > 0)
@@ -231,7 +228,7 @@ def due(
 ) -> int:
     """See `Store.due`."""
     with connection.pipeline():
-        clock = connection.execute(f"SELECT {NOW}")
+        clock = connection.execute(f"SELECT {NOW}, {BY_INDEX}")
         wakes = connection.execute(_FIRST_WAKE, wanted(agents or {}), binary=True)
         leases = connection.execute(_LEASES, binary=True)
     now = given() if given else one(clock)[0]

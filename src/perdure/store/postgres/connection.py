@@ -48,6 +48,10 @@ NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The database's clock in microseconds, at the moment when it is read."""
 
 
+BY_INDEX = "set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+"""For one transaction: every row is found by an index, also before the server knows how large a table is."""
+
+
 class Link:
     """Opens connections to one place. `patience_seconds`: how long a broken one is replaced at most.
 

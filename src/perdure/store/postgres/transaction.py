@@ -25,7 +25,7 @@ from perdure.errors import (
     StoreError,
     StoreNewer,
 )
-from perdure.store.postgres.connection import NOW, Connection, Row, one
+from perdure.store.postgres.connection import BY_INDEX, NOW, Connection, Row, one
 from perdure.store.postgres.schema import SHAPE
 from perdure.store.protocol import (
     Appended,
@@ -49,20 +49,22 @@ LOCK_SECONDS = 10.0
 COLUMNS = ", ".join(f"r.{name}" for name in Standing.__struct_fields__)
 """What is read of a run: the fields of `Standing`, in their order."""
 
-_BEGIN = """
+_BEGIN = f"""
     SELECT pg_advisory_xact_lock(%s), pg_current_xact_id()::text,
            (SELECT max(version) FROM perdure_schema),
-           set_config('idle_in_transaction_session_timeout', %s, true), set_config('lock_timeout', %s, true)
+           set_config('idle_in_transaction_session_timeout', %s, true), set_config('lock_timeout', %s, true),
+           {BY_INDEX}
 """
 _SYNCED = "SET LOCAL synchronous_commit = on"
 _CREATE = f"""
     INSERT INTO perdure_run
-        (run_id, agent, version, parent, created_at, status, due_at, info, updated_at, seq, epoch, terminal)
+        (run_id, agent, version, parent, created_at, status, due_at, info, updated_at, seq, epoch, terminal,
+         asks)
     SELECT u.run_id, u.agent, u.version, u.parent, n.now, u.status, u.due_at, u.info, n.now, u.seq,
-           u.epoch, u.terminal
+           u.epoch, u.terminal, u.asks
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %b::bytea[],
-                %s::bigint[], %s::bigint[], %s::boolean[])
-         AS u(run_id, agent, version, parent, status, due_at, info, seq, epoch, terminal),
+                %s::bigint[], %s::bigint[], %s::boolean[], %s::boolean[])
+         AS u(run_id, agent, version, parent, status, due_at, info, seq, epoch, terminal, asks),
          (SELECT coalesce(%s::bigint, {NOW}) AS now OFFSET 0) n
     ORDER BY u.run_id
     ON CONFLICT (run_id) DO NOTHING RETURNING run_id
@@ -524,6 +526,7 @@ def _new_values(new: dict[str, NewRun], given: Callable[[], int] | None) -> tupl
         [len(run.events) for run in runs],
         [run.epoch for run in runs],
         [run.terminal for run in runs],
+        [run.asks for run in runs],
         given() if given else None,
     )
 

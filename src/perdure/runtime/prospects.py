@@ -10,7 +10,8 @@ import inspect
 
 from msgspec import Struct
 
-from perdure.runtime import approvals, premises
+from perdure.errors import PriceUnknown, Signal
+from perdure.runtime import approvals, budgets, premises
 from perdure.runtime.execution import Execution, Live
 from perdure.runtime.forecast import Stale, Voided
 from perdure.runtime.guards import not_permitted
@@ -43,6 +44,7 @@ async def at_call(live: Live) -> Prospects:
         await _principal(wanted, found)
         found.stale += [Stale(*one) for one in premises.stale(wanted)]
         _approval(wanted, found)
+        await _money(wanted, found)
     except Exception as error:  # noqa: BLE001  (what the agent's own functions raise would end the step)
         found.held = found.held or step_error(wanted.drive.run_id, error)
     return found
@@ -66,6 +68,22 @@ async def _principal(wanted: Wanted, found: Prospects) -> None:
         )
     elif agent.authorize_fn is not None and (why := await refusal(wanted.drive, identity(wanted, 0.0))):
         found.held = not_permitted(wanted, why)
+
+
+async def _money(wanted: Wanted, found: Prospects) -> None:
+    """Whether the call can be paid for, if it is made next: a person may have to be asked first."""
+    drive, options = wanted.drive, wanted.tool.options
+    if drive.record.ledger is None or found.held is not None or options.approval is not None:
+        return
+    if (call := wanted.call) is not None and call.standing in ("open", "unknown") and call.effect != "read":
+        return  # what it may use is reserved, and its outcome is found out first
+    try:
+        with drive.purse.active(wanted.path):
+            await budgets.afford(wanted)
+    except PriceUnknown as error:
+        found.notes.append(f"[{error.code}] {error.what}")
+    except Signal:
+        found.held = next(iter(wanted.execution.holds), None)
 
 
 def _approval(wanted: Wanted, found: Prospects) -> None:

@@ -213,9 +213,10 @@ def _drive(
     host: Host, agent: Agent[Any, Any, Any], past: Past, record: RunRecord, live: LiveState[Any]
 ) -> Drive:
     """The run as a worker would drive it, with a journal that writes nothing."""
+    claimed = replace(past.row, epoch=past.row.epoch + 1)  # a wait is no time that the last owner executed
     journal = Unwritten(
         host.store,
-        replace(past, record=record),
+        replace(past, row=claimed, record=record),
         policy=SnapshotPolicy(None, None),
         durability="effects",
         clock=host.clock,

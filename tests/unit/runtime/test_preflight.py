@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Approval, Principal, tool
+from perdure import Agent, Approval, Budget, Principal, tool
 from perdure.agent import fact
 from perdure.errors import ApprovalDenied
 from perdure.runtime.forecast import Forecast
@@ -335,4 +335,29 @@ async def test_a_denial_and_its_end_are_gone_through(memory: Stage) -> None:
     one = await forecast(memory, shop.agent(step))
     assert one.prospect == "resumes"
     assert one.goes_on[0].startswith("pay (1:1)")
+    assert len(shop.world) == 0
+
+
+async def test_a_call_that_cannot_be_paid_for(memory: Stage) -> None:
+    """It would be held before the call; time that it waited is none that it has used."""
+    shop = Shop()
+
+    async def step(run: Any) -> None:
+        await shop.look("book")
+        await run.wait("go")
+        run.finish(await shop.pay(5))
+
+    def agent(budget: Budget) -> Agent[Any, Any, Any]:
+        return shop.agent(step, budget=budget)
+
+    await memory.run(agent(Budget(calls=1, seconds=60)))
+    memory.clock.advance(3600)
+    one = await forecast(memory, agent(Budget(calls=1, seconds=60)))
+    assert (one.prospect, one.goes_on[0][:11]) == ("resumes", "signal 'go'")
+    async with memory.runtime(agent(Budget(calls=1, seconds=60))) as place:
+        await place.signal(RUN, "go")
+    one = await forecast(memory, agent(Budget(calls=1, seconds=60)))
+    assert (one.prospect, one.reason) == ("held", "over-budget")
+    held = await memory.run(agent(Budget(calls=1, seconds=60)))
+    assert (held.reason, held.detail) == (one.reason, one.detail)
     assert len(shop.world) == 0

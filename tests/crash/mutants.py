@@ -286,3 +286,37 @@ def open_step_not_undone() -> None:
         return plan([event for event in events if event.seq <= last], undoable)
 
     _patch(undos, "planned", short)
+
+
+def migration_apart() -> None:
+    """The new code is accepted in one write, and the state brought over in the next."""
+    append = live.Journal.append
+
+    async def apart(self: Any, *bodies: Any, taken: Any = ()) -> int:
+        later = [one for one in bodies if isinstance(one, e.RunMigrated)]
+        if not later:
+            return await append(self, *bodies, taken=taken)
+        await append(self, *[one for one in bodies if one not in later], taken=taken)
+        await self.barrier()
+        reached("migrate.done")
+        return await append(self, *later)
+
+    _patch(live.Journal, "append", apart)
+
+
+def migration_in_halves() -> None:
+    """Half of a state's changes are written, then the other half."""
+    append = live.Journal.append
+
+    async def halved(self: Any, *bodies: Any, taken: Any = ()) -> int:
+        whole = next((one for one in bodies if isinstance(one, e.RunMigrated)), None)
+        if whole is None:
+            return await append(self, *bodies, taken=taken)
+        half = replace(whole, patch=whole.patch[:1])
+        await append(self, *[half if one is whole else one for one in bodies], taken=taken)
+        await self.barrier()
+        reached("migrate.done")
+        rest = replace(whole, from_version=whole.to_version, to_version=whole.to_version + 1)
+        return await append(self, replace(rest, patch=whole.patch[1:]))
+
+    _patch(live.Journal, "append", halved)

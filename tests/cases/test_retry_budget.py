@@ -50,7 +50,7 @@ async def test_a_step_that_kills_its_worker_is_given_up(field: Field) -> None:
             break
     assert held is not None
     assert (held.reason, len(field.lines("tries"))) == ("poison", POISON_CLAIMS)
-    assert "claimed" in held.detail
+    assert "died: its process is gone, in step 1" in held.detail
     assert any(remedy.startswith("perdure retry") for remedy in held.remedies)
     assert "poison" in str(field.asked("why", "r"))
 

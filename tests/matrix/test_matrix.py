@@ -148,7 +148,8 @@ def words(forecast: Forecast) -> str:
 
 async def cell(tmp_path: Path, change: str, situation: str) -> tuple[str, str]:
     """What was foretold and what happened, and no act too many."""
-    stage, world = build("memory", tmp_path), World()
+    kind = "sqlite" if situation == "killed" else "memory"
+    stage, world = build(kind, tmp_path), World()
     await stage.store.open()
     try:
         await begun(stage, situation, world)

@@ -308,7 +308,10 @@ async def _judged(execution: Execution, played: Played, about: Forecast) -> _Nex
     drive = execution.drive
     lives = execution.lives or []
     if isinstance(played.stopped, SwallowedSignal):
-        return _held(about, signal_swallowed(drive.run_id)), ()
+        if any(live.wanted is None and live.what not in e.DRAWN for live in lives):  # it would wait there
+            return _held(about, signal_swallowed(drive.run_id)), ()
+        note = "it catches the signal by which a step unwinds: it would be held if it had to wait there"
+        about = evolve(about, notes=(*about.notes, note))
     if execution.holds:
         return _held(about, execution.holds[0]), ()
     if isinstance(played.error, Exception):

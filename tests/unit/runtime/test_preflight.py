@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -359,5 +360,29 @@ async def test_a_call_that_cannot_be_paid_for(memory: Stage) -> None:
     one = await forecast(memory, agent(Budget(calls=1, seconds=60)))
     assert (one.prospect, one.reason) == ("held", "over-budget")
     held = await memory.run(agent(Budget(calls=1, seconds=60)))
+    assert (held.reason, held.detail) == (one.reason, one.detail)
+    assert len(shop.world) == 0
+
+
+async def test_a_step_that_catches_the_signal_of_a_rehearsal(memory: Stage) -> None:
+    """At a wait it would be held; at a call it would go on, and is told of."""
+    shop = Shop()
+
+    def step_of(waits: bool) -> Any:
+        async def step(run: Any) -> None:
+            await shop.look("book")
+            with suppress(BaseException):
+                await (run.wait("go") if waits else shop.pay(5))
+            run.finish()
+
+        return step
+
+    await memory.crash(shop.agent(step_of(False), durability="strict"), "receipt.queued")
+    one = await forecast(memory, shop.agent(step_of(False)))
+    assert (one.prospect, one.notes[0][:36]) == ("resumes", "it catches the signal by which a ste")
+    assert one.goes_on[0].startswith("pay (1:1)")
+    one = await forecast(memory, shop.agent(step_of(True)))
+    assert (one.prospect, one.reason) == ("held", "signal-swallowed")
+    held = await memory.run(shop.agent(step_of(True)))
     assert (held.reason, held.detail) == (one.reason, one.detail)
     assert len(shop.world) == 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from perdure.errors import BadSetting
 from perdure.lab.calibration import Constants, calibrate
+from perdure.lab.plot import COLOURS, short
 from perdure.lab.report import Table, Tick, percent, shown, size, span
 
 if TYPE_CHECKING:
@@ -357,7 +358,11 @@ class Plan:
     def plot(self, axes: Axes) -> None:
         """How much of each store a load of this shape uses, by runs a day."""
         runs = [10 ** (power / 4) for power in range(8, 33)]
-        for limit, colour in zip(limits(self.here), ("#0072B2", "#D55E00"), strict=True):
+        corners: tuple[dict[str, Any], ...] = (
+            {"xytext": (-7, 6), "ha": "right", "va": "bottom"},
+            {"xytext": (7, -6), "ha": "left", "va": "top"},
+        )
+        for limit, colour, corner in zip(limits(self.here), COLOURS, corners, strict=False):
             steps, kept = most_runs(self.load, limit, self.here)
             axes.plot(
                 runs, [r / steps for r in runs], "-", color=colour, label=f"{limit.name}: steps a second"
@@ -367,10 +372,9 @@ class Plan:
             axes.annotate(
                 f"{min(steps, kept):,.0f}",
                 (min(steps, kept), 1),
-                (-6, 7),
                 textcoords="offset points",
-                ha="right",
                 color=colour,
+                **corner,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
             )
         axes.axhline(1, color="#000000", lw=1)
@@ -381,7 +385,8 @@ class Plan:
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_ylim(1e-3, 30)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.1%}" if value < 0.01 else f"{value:.0%}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value * 100:,.5g} %")
+        axes.xaxis.set_major_formatter(short)
         axes.set_xlabel("runs a day")
         axes.set_ylabel("share of the store that is used")
         axes.set_title(

@@ -46,6 +46,14 @@ STYLE: Any = {
 """What all plots share."""
 
 
+def short(value: float, _: object = None) -> str:
+    """A count on an axis: 100, 1 k, 10 M."""
+    for unit, weight in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= weight:
+            return f"{value / weight:g} {unit}"
+    return f"{value:g}"
+
+
 def check(path: Path) -> None:
     """Whether a plot can be drawn into this file. Raises ExtraMissing, CannotWrite."""
     if importlib.util.find_spec("matplotlib") is None:

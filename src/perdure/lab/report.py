@@ -119,10 +119,15 @@ def span(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of one: 0 %, 0.4 %, 38 %, 99.6 %."""
+    """A share of one: 0 %, 0.4 %, 38 %, 99.6 %; nearly all is not shown as all."""
     scaled = share * 100
+    if 99.95 <= scaled < 100:
+        return ">99.9 %"
     return f"{scaled:.1f} %" if 0 < scaled < 10 or 99 <= scaled < 100 else f"{scaled:.0f} %"
 
 
 def _figure(text: str) -> bool:
+    """Whether a text is a number, with its unit or without."""
+    if len(text.split()) > 2:
+        return False
     return text == DASH or text[:1].isdigit() or (text[:1] in "-−≤≥<>~" and text[1:2].isdigit())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.lab import experiment, model, server
 from perdure.lab.experiment import INSTALL, STORES, Measured, Plan
+from perdure.lab.plot import COLOURS, short
 from perdure.lab.report import Cell, Table, Tick, percent, size, span
 
 if TYPE_CHECKING:
@@ -60,8 +61,9 @@ class Storage:
     name = "storage"
     title = "What it costs to keep an agent's state"
     caption = (
-        "The dial. Across: events replayed at a resume; up: bytes per step. On paper the whole state of each "
-        "step lies far above the log; what really reaches the disk is nearly flat, because whole pages do."
+        "The dial. Across: events replayed at a resume; up: bytes per step. On paper, and in what is handed"
+        " over, snapshots cost far more than the log; what SQLite writes is nearly flat, as it writes whole"
+        " pages."
     )
 
     def tables(self) -> Sequence[Table]:
@@ -235,8 +237,9 @@ class Storage:
             yield (
                 f"PostgreSQL wrote {size(base.written)} to its write-ahead log for the log's"
                 f" {size(base.handed)}, {base.written / file.written:.2f} times what SQLite wrote to its"
-                f" files: it logs changes and not whole pages, but for the first touch after a checkpoint."
-                f" Its tables and indexes grew by {size(base.file)}; reading, verifying and folding took"
+                f" files: it logs changes, and whole pages only when they are first touched after a"
+                f" checkpoint. What it writes to its tables later, at checkpoints, is not in that figure;"
+                f" they and their indexes grew by {size(base.file)}. Reading, verifying and folding took"
                 f" {span(statistics.median(base.folded))}."
             )
         other, ours = self._find("langgraph", "snapshot"), self._find("sqlite", "snapshot")
@@ -264,42 +267,53 @@ class Storage:
         """Bytes per step against events replayed: paper's curve, and what was measured."""
         whole = [k for k in range(1, self.steps) if self.steps % k == 0]  # no interval is left unfinished
         curve = [model.hybrid(self.steps, k, self.message) for k in whole] + [self.papers[-1].cost]
-        axes.plot([c.replayed for c in curve], [c.written / self.steps for c in curve], color="#000000", lw=1)
-        axes.plot(
-            [paper.cost.replayed for paper in self.papers],
-            [paper.cost.written / self.steps for paper in self.papers],
-            "o",
-            color="#000000",
-            label="on paper (JSON)",
+        axes.plot([c.replayed for c in curve], [c.written / self.steps for c in curve], "k-", lw=1)
+        marks = [(paper.keep, paper.cost.replayed, paper.cost.written / self.steps) for paper in self.papers]
+        axes.plot([m[1] for m in marks], [m[2] for m in marks], "ko", label="on paper (JSON)")
+        for keep, replayed, written in marks:
+            self._note(axes, keep, replayed, written, "#000000")
+        self._lines(
+            axes, "sqlite", ("s-", "^-"), COLOURS[:2], ("SQLite: handed over", "SQLite: written to files")
         )
-        for paper in self.papers:
-            axes.annotate(
-                paper.keep,
-                (paper.cost.replayed, paper.cost.written / self.steps),
-                (4, 6),
-                textcoords="offset points",
-                fontsize=8,
-            )
-        ours = [one for one in self.measured if one.store == "sqlite" and one.durability == "step" and one.at]
-        ours.sort(key=lambda one: one.mean_replayed)
-        replayed = [one.mean_replayed for one in ours]
-        axes.plot(replayed, [one.handed / self.steps for one in ours], "s-", label="SQLite: handed over")
-        if all(one.written for one in ours):
-            written = [(one.written or 0) / self.steps for one in ours]
-            axes.plot(replayed, written, "^-", label="SQLite: written to files")
-        for one in self.measured:
-            if one.store == "langgraph" and one.written:
-                axes.plot(
-                    [0], [one.handed / self.steps], "D", color="#CC79A7", label="LangGraph: handed over"
-                )
-                axes.plot([0], [one.written / self.steps], "P", color="#E69F00", label="LangGraph: written")
+        self._lines(axes, "postgres", ("", "v--"), ("", COLOURS[2]), ("", "PostgreSQL: written to its log"))
+        names = ("LangGraph on SQLite: handed over", "LangGraph on SQLite: written")
+        self._lines(axes, "langgraph", ("D", "P"), (COLOURS[3], COLOURS[4]), names)
         axes.set_xscale("symlog", linthresh=1)
         axes.set_yscale("log")
         axes.set_xlim(-0.15, None)
+        axes.xaxis.set_major_formatter(short)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{short(value)}B")
         axes.set_xlabel("events replayed at a resume, on average")
         axes.set_ylabel("bytes per step")
         axes.set_title(f"The dial: {self.steps} steps of {self.message} bytes")
-        axes.legend(loc="upper right")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)
+
+    def _lines(
+        self,
+        axes: Axes,
+        store: str,
+        styles: tuple[str, str],
+        colours: Sequence[str],
+        labels: tuple[str, str],
+    ) -> None:
+        """What was handed over and what was written, of the killed runs on one store."""
+        found = [one for one in self.measured if (one.store, one.durability) == (store, "step") and one.at]
+        found.sort(key=lambda one: one.mean_replayed)
+        replayed = [one.mean_replayed for one in found]
+        if found and labels[0]:
+            handed = [one.handed / self.steps for one in found]
+            axes.plot(replayed, handed, styles[0], color=colours[0], label=labels[0])
+            for one, height in zip(found, handed, strict=True):
+                if store == "sqlite" and one.keep in ("every 5", "log"):
+                    self._note(axes, one.keep, one.mean_replayed, height, colours[0], below=True)
+        if found and all(one.written for one in found):
+            written = [(one.written or 0) / self.steps for one in found]
+            axes.plot(replayed, written, styles[1], color=colours[1], label=labels[1])
+
+    @staticmethod
+    def _note(axes: Axes, text: str, x: float, y: float, colour: str, *, below: bool = False) -> None:
+        offset, side = ((-5, -11), "right") if below else ((5, 6), "left")
+        axes.annotate(text, (x, y), offset, textcoords="offset points", fontsize=8, color=colour, ha=side)
 
 
 def on_paper(steps: int, message: int, every: Sequence[int]) -> tuple[Paper, ...]:

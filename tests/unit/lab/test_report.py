@@ -45,8 +45,8 @@ def test_figures_are_written_to_be_read() -> None:
     assert [span(time) for time in (0, 12e-6, 0.0034, 1, 119, 3600, 7200, 172800)] == [
         "0 µs", "12 µs", "3.4 ms", "1 s", "119 s", "60 min", "2 h", "2 days",
     ]  # fmt: skip
-    assert [percent(share) for share in (0, 0.004, 0.38, 0.996, 1)] == [
-        "0 %", "0.4 %", "38 %", "99.6 %", "100 %",
+    assert [percent(share) for share in (0, 0.004, 0.38, 0.996, 0.9999, 1)] == [
+        "0 %", "0.4 %", "38 %", "99.6 %", ">99.9 %", "100 %",
     ]  # fmt: skip
 
 
@@ -54,6 +54,7 @@ def test_a_table_knows_its_columns() -> None:
     (table,) = Line().tables()
     assert table.texts() == [["one", "1"], ["many", "12,346"], ["none", DASH]]
     assert table.numeric() == [False, True]
+    assert Table(("a", "b", "c"), (("2 of 10 words", "5 kB", ">9 %"),)).numeric() == [False, True, True]
     with pytest.raises(ValueError, match="2 heads and a row of 1"):
         Table(("a", "b"), (("a",),))
 

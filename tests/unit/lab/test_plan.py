@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import BadSetting
-from perdure.lab import plan, plot
+from perdure.lab import page, plan, plot
 from perdure.lab.calibration import Constants, calibrate
 from perdure.lab.plan import LADDER, Load, Plan, constants_in, interval, limits, most_runs, need
 from tests.unit.cli.conftest import Command, perdure, place
@@ -95,6 +95,8 @@ def test_each_line_says_how_it_was_come_by(tmp_path: Path) -> None:
     assert all("measured" in str(row[2]) or "assumed" in str(row[2]) for row in stops.rows[:2])
     assert "one SQLite file" in made.sentences()[0]
     assert "shards" in Plan(replace(LOAD, runs_per_day=1e10), HERE).sentences()[0]
+    shown = page.read(Path(__file__).parents[3] / "docs")["plan"].tables
+    assert [table.heads for table in shown] == [table.heads for table in made.tables()]
     plot.save(made, tmp_path / "plan.svg")
     assert made.document()["constants"] == asdict(HERE)
 

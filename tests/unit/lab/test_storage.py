@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.lab import experiment, plot, server, storage
+from perdure.lab import experiment, page, plot, server, storage
 from perdure.lab.experiment import Measured, Plan, deaths
 from perdure.lab.life import PLACES, Case, talk
 
@@ -91,6 +91,8 @@ def test_bytes_in_their_order_and_every_sentence_from_a_figure(found: storage.St
     assert len(table.rows) == len(found.measured)
     assert {row[0] for row in table.rows} >= {"memory", "sqlite", "sqlite, effects"}
     assert [row[0] for row in papers.rows] == ["snapshot", "every 4", "log"]
+    shown = page.read(Path(__file__).parents[3] / "docs")["storage"].tables
+    assert [one.heads for one in shown] == [papers.heads, table.heads]
 
 
 @pytest.mark.crash

@@ -56,6 +56,7 @@ class Worker:
         self.concurrency = concurrency
         self.check = check
         self.drain_seconds = drain_seconds
+        self._carriers = {name: carrier_of(agent) for name, agent in self.agents.items()}
         self._served: dict[str, frozenset[str]] = {}
         self._refused: set[tuple[str, str]] = set()
         self._looked = -SCAN_SECONDS
@@ -159,7 +160,7 @@ class Worker:
         self._looked = self.host.clock.monotonic()
         served = {}
         for name, agent in self.agents.items():
-            carrier, own = carrier_of(agent), key_of(agent)
+            carrier, own = self._carriers[name], key_of(agent)
             refusals = {version: carrier.refusal(RunKey.read(version)) for version in found[name]}
             carried = {version for version, why in refusals.items() if not why}
             served[name] = frozenset({*carried, str(own), str(replace(own, pinned=not own.pinned))})

@@ -73,6 +73,7 @@ def test_answers_that_do_not_fit(store: Path) -> None:
 
 
 def test_an_ambiguous_beginning_lists_what_it_fits(place: Path) -> None:
+    """Field case O-089."""
     for run_id in ("o-11", "o-12"):
         assert perdure("run", "agent.py", "x", "--id", run_id, "--detach", cwd=place).code == 0
     before = journal_digest(place / "perdure.db")

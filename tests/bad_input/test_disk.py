@@ -57,6 +57,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_disk_that_fills_up_in_an_act_loses_nothing(small_disk: Path, tmp_path: Path) -> None:
+    """Field case O-079."""
     (small_disk / "agent.py").write_text(FILLING)
     outside, path = str(tmp_path), small_disk / "perdure.db"
     told(

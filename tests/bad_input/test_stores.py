@@ -148,6 +148,7 @@ async def test_a_folder_is_no_store(place: Path) -> None:
 
 
 async def test_a_newer_store_is_refused_whole(store: Path) -> None:
+    """Field case O-084."""
     place = store.parent
     connection = apsw.Connection(str(store))
     connection.pragma("user_version", 99)
@@ -297,6 +298,7 @@ async def test_a_foreign_lock_is_named_and_nothing_of_the_write_is_kept(store: P
 def test_without_the_right_to_write_looking_works_and_a_run_stops_before_any_step(
     place: Path, what: str
 ) -> None:
+    """Field case O-080."""
     assert perdure("run", "agent.py", "nap", "--id", "nap-1", cwd=place).code == 6
     done, path = acts(place), place / "perdure.db"
     for file in place.iterdir():

@@ -184,6 +184,7 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("what", ODD)
 async def test_odd_values_come_back_and_can_be_shown(tmp_path: Path, what: str) -> None:
+    """Field case O-024, O-030."""
     value, path = ODD[what], tmp_path / "perdure.db"
     seen: list[Any] = []
 
@@ -265,7 +266,7 @@ async def test_hostile_text_is_harmless_in_every_face(tmp_path: Path, end: str) 
 
 
 async def test_what_stored_bytes_name_is_never_imported_or_called(tmp_path: Path) -> None:
-    """An error class that is recorded by its name comes back as a stand-in, whatever it names."""
+    """An error class that is recorded by its name comes back as a stand-in, whatever it names (O-096)."""
     marker, path = tmp_path / "imported", tmp_path / "perdure.db"
     (tmp_path / "hostile_module.py").write_text(
         f"open({str(marker)!r}, 'w').close()\nclass Broken(Exception):\n    pass\n"

@@ -39,7 +39,7 @@ def tally(tmp_path_factory: pytest.TempPathFactory) -> Tally:
 
 def test_nothing_is_lost_repeated_or_hidden(tally: Tally) -> None:
     """After each kill: what was acknowledged is there, no act is repeated without a verdict, the ending is
-    the same.
+    the same (O-005).
     """
     assert not tally.failures, f"\n{tally.told()}"
     assert tally.kills >= tally.points * 0.9

@@ -131,6 +131,7 @@ def conversation(length: int) -> dict[str, Any]:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 400), st.data())
 def test_a_patch_grows_with_the_change_and_not_with_the_state(length: int, data: st.DataObject) -> None:
+    """Field case O-016."""
     old = conversation(length)
     new = copy.deepcopy(old)
     messages = new["by"]["ann"]

@@ -184,7 +184,7 @@ async def test_a_timer_wakes_its_run_and_only_then() -> None:
 
 
 async def test_while_it_beats_a_long_run_is_nobody_elses() -> None:
-    """Ten leases long, and another worker looks all the time."""
+    """Ten leases long, and another worker looks all the time (O-006)."""
     store, clock = new()
     gate = Gate()
     async with served(store, clock, gate.agent) as place, served(store, clock, gate.agent) as other:
@@ -290,6 +290,7 @@ async def test_a_run_is_claimed_again_before_its_drive_has_ended() -> None:
 async def test_a_store_that_fails_is_asked_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Field case O-059."""
     monkeypatch.setattr(worker_module, "SCAN_SECONDS", 0.005)
     store, clock = new(hurried=True)
     gate = Gate()

@@ -49,6 +49,7 @@ def rich(store: Path) -> Path:
 
 
 def test_it_shows_each_limit_and_where_it_comes_from(perdure: Command, rich: Path) -> None:
+    """Field case O-065."""
     answer = perdure("budget", "rich-1")
     assert answer.code == 0
     usd, steps = (line.split() for line in answer.out.splitlines()[1:3])

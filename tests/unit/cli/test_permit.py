@@ -125,6 +125,7 @@ def test_approve_deny_and_what_audit_says_of_it(perdure: Command, carry: Callabl
 
 
 def test_the_only_request_of_a_run_need_not_be_named(perdure: Command, carry: Callable[..., Any]) -> None:
+    """Field case O-053."""
     (asked,) = carry().approvals
     assert perdure("approve", "r-1").out.startswith(f"recorded: approve {asked.id}")
     assert carry().result == ["ada has 1200", "paid"]

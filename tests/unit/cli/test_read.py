@@ -24,6 +24,7 @@ def words(perdure: Command, *arguments: str) -> dict[str, str]:
 
 
 def test_runs_tells_each_way_to_stand_by_its_own_word(perdure: Command, store: Path) -> None:
+    """Field case O-088."""
     keep(store, "dead-1", CRASHED[:7])
     kill_worker_of(store, "dead-1")
     keep(store, "mute-1", CRASHED[:7])
@@ -60,6 +61,7 @@ def test_runs_draws_a_line_for_each_run_and_what_is_needed(perdure: Command, sto
 
 
 def test_every_id_that_runs_prints_can_be_opened(perdure: Command, store: Path) -> None:
+    """Field case O-089."""
     ids = [line.split()[0] for line in perdure("runs").out.splitlines()[1:5]]
     assert len(set(ids)) == 4
     for run_id in ids:

@@ -81,6 +81,7 @@ def test_a_subclass_comes_back_as_the_class_that_was_declared() -> None:
 
 
 def test_an_exception_that_was_not_declared_is_told_by_a_stand_in() -> None:
+    """Field case O-027."""
     error = caught(lambda: json.loads("{"))
     back = through_bytes(error, OSError)
     assert isinstance(back, RemoteError)
@@ -92,7 +93,7 @@ def test_an_exception_that_was_not_declared_is_told_by_a_stand_in() -> None:
 
 
 def test_no_stored_name_is_ever_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stored value may name os.system, or a class whose import does harm: nothing happens."""
+    """A stored value may name os.system, or a class whose import does harm: nothing happens (O-096)."""
     mark = tmp_path / "harm"
     (tmp_path / "harmful.py").write_text(f"open({str(mark)!r}, 'w').close()\nclass Boom(Exception): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -135,6 +135,7 @@ MODELS: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("value", "declared"), MODELS, ids=map(str, range(len(MODELS))))
 def test_a_declared_model_comes_back_equal(value: Any, declared: Any) -> None:
+    """Field case O-021."""
     back = Shape.of(declared).restore(decode(encode(value)))
     assert back == value
     assert type(back) is type(value)

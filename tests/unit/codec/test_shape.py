@@ -177,6 +177,7 @@ def alike(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize(("value", "declared"), EXACT, ids=map(str, range(len(EXACT))))
 def test_a_declared_type_brings_instances_back(value: Any, declared: Any) -> None:
+    """Field case O-022."""
     shape = Shape.of(declared)
     stored = decode(encode(value))
     back = shape.restore(stored)

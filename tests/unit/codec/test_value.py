@@ -123,6 +123,7 @@ PLAIN: list[Any] = [
 
 @pytest.mark.parametrize("value", PLAIN, ids=map(str, range(len(PLAIN))))
 def test_plain_values_come_back_exactly(value: Any) -> None:
+    """Field case O-020, O-023, O-025, O-026, O-028."""
     data = encode(value)
     assert same(decode(data), value)
     assert encode(decode(data)) == data
@@ -429,7 +430,7 @@ def _frames() -> list[Any]:
 
 
 def test_a_value_that_another_thread_changes_gives_one_well_formed_value() -> None:
-    """Entries come and go while it is encoded; every reading has whole entries and nothing else."""
+    """Entries come and go while it is encoded; every reading has whole entries and nothing else (O-034)."""
     shared: dict[str, Any] = {"log": [], "by": {}, "seen": set()}
     stop = threading.Event()
 
@@ -459,6 +460,7 @@ def test_a_value_that_another_thread_changes_gives_one_well_formed_value() -> No
 
 
 def test_numpy_is_exact_or_refused() -> None:
+    """Field case O-029."""
     np = pytest.importorskip("numpy")
     arrays = [
         np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),

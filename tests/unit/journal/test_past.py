@@ -60,7 +60,10 @@ async def test_snapshots_after_so_many_steps(policy: SnapshotPolicy, steps: list
 
 
 async def test_snapshots_that_bound_the_time_of_a_load_keep_bytes_linear() -> None:
-    """One when a load would cost the bound, and no more than twice as many bytes of them as of events."""
+    """One when a load would cost the bound, and no more than twice as many bytes of them as of events.
+
+    Field case O-016.
+    """
     store, taken = await stepped(40, SnapshotPolicy(None, LOAD_COSTS.of(4, 0, 0)), 2000)
     sizes, events = [size for _, size in taken], (await store.stats()).event_bytes
     assert len(taken) > 1
@@ -133,6 +136,7 @@ async def test_a_damaged_blob_is_found_and_never_served(damage: str) -> None:
 
 
 async def test_equal_large_values_are_kept_once() -> None:
+    """Field case O-015."""
     book = await opened()
     value = large(0)
     await book.journal.append(receipt(0, value), receipt(1, value))

@@ -28,6 +28,7 @@ class Context:
 async def test_a_recorded_permission_is_found_whatever_the_run_carries(
     stage: Stage, state: Any, principal: Principal | None
 ) -> None:
+    """Field case O-052."""
     world = World()
     pay = payer(world)
     made: Agent[Any, Any, Any] = Agent("payer", state=state, start=lambda goal: state(), tools=[pay])
@@ -41,7 +42,10 @@ async def test_a_recorded_permission_is_found_whatever_the_run_carries(
 
 
 async def test_a_short_look_is_no_refusal(stage: Stage) -> None:
-    """Somebody waited 15 seconds on a page and left: nothing is decided, until the request's own end."""
+    """Somebody waited 15 seconds on a page and left: nothing is decided, until the request's own end.
+
+    Field case O-054.
+    """
     world = World()
     pay = payer(world)
     made = agent(paying(pay), pay)
@@ -56,7 +60,7 @@ async def test_a_short_look_is_no_refusal(stage: Stage) -> None:
 
 
 async def test_a_loop_of_appends_and_refusals_appends_each_line_once(stage: Stage) -> None:
-    """Refused three times and then permitted, with a process of its own for each."""
+    """Refused three times and then permitted, with a process of its own for each (O-004)."""
     world = World()
     pay = payer(world)
 
@@ -79,6 +83,7 @@ async def test_a_loop_of_appends_and_refusals_appends_each_line_once(stage: Stag
 
 
 async def test_asking_uses_up_no_retry(stage: Stage) -> None:
+    """Field case O-007."""
     tries: list[int] = []
 
     @perdure.tool(effect="idempotent", retry=perdure.Retry(attempts=3), approval=perdure.Approval())
@@ -97,6 +102,7 @@ async def test_asking_uses_up_no_retry(stage: Stage) -> None:
 
 
 async def test_a_decision_for_another_call_permits_nothing(stage: Stage) -> None:
+    """Field case O-055."""
     world = World()
     pay = payer(world)
     made = agent(paying(pay), pay)

@@ -333,6 +333,7 @@ async def test_nobody_decides_in_time_and_the_call_fails(stage: Stage) -> None:
 async def test_a_decision_in_time_counts_though_nobody_was_there(
     stage: Stage, early: int, expired: bool
 ) -> None:
+    """Field case O-057."""
     world = World()
     pay = payer(world)
     made = agent(paying(pay), pay)

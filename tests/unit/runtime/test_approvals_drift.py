@@ -49,6 +49,7 @@ def drifting(world: World, **changes: Any) -> Callable[[], Any]:
     ],
 )
 async def test_what_drifts_is_asked_for_again(stage: Stage, changes: dict[str, Any], why: str) -> None:
+    """Field case O-056."""
     world = World()
     request = await asked(stage, drifting(world)())
     await decide(stage, "approve", request.id)
@@ -74,6 +75,7 @@ async def test_what_drifts_is_asked_for_again(stage: Stage, changes: dict[str, A
 
 
 async def test_parallel_approvals_never_answer_each_other(stage: Stage) -> None:
+    """Field case O-053."""
     world = World()
     pay = payer(world)
 
@@ -210,6 +212,7 @@ async def test_a_crash_after_the_permission(stage: Stage, boundary: str) -> None
 
 
 async def test_only_the_database_is_left(stage: Stage) -> None:
+    """Field case O-002."""
     world, entered = World(), World()
 
     @perdure.tool(effect="idempotent")
@@ -230,6 +233,7 @@ async def test_only_the_database_is_left(stage: Stage) -> None:
 
 
 async def test_a_gated_call_whose_history_ends_undecided_is_not_made(stage: Stage) -> None:
+    """Field case O-055."""
     world = World()
     pay = payer(world)
     made = agent(paying(pay), pay)

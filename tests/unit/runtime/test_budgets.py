@@ -49,7 +49,7 @@ def caller(rounds: int = 10, **options: Any) -> Agent[Any, Any, Any]:
 
 
 async def test_five_calls_and_four_crashes_cost_five_calls(stage: Stage) -> None:
-    """Spent is summed from recorded events, whatever was replayed; the seventh call does not fit."""
+    """Spent is summed from recorded events, whatever was replayed; the seventh call does not fit (O-063)."""
     agent = caller(budget=Budget(usd=1))
     for boundary in ("receipt.queued", "step.committed", "step.commit", "receipt.served"):
         await stage.crash(agent, boundary, hit=1)
@@ -283,7 +283,7 @@ async def test_a_reply_that_tells_no_usage_costs_what_was_reserved(stage: Stage)
 
 
 async def test_steps_are_limited_in_total_over_resumes(stage: Stage) -> None:
-    """A limit of the run stands over the agent's other default, and says where it comes from."""
+    """A limit of the run stands over the agent's other default, and says where it comes from (O-065)."""
 
     def stepper() -> Agent[Any, Any, Any]:
         agent: Agent[Any, Any, Any] = Agent(

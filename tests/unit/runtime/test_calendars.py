@@ -37,7 +37,7 @@ def _set(stage: Stage, moment: datetime) -> None:
     ],
 )
 async def test_hours_are_hours_when_the_clocks_change(stage: Stage, start: datetime) -> None:
-    """Five naps of an hour end at five moments an hour apart, whatever a calendar calls them."""
+    """Five naps of an hour end at five moments an hour apart, whatever a calendar calls them (O-048)."""
     _set(stage, start.astimezone(UTC))
 
     async def step(run: Any) -> None:
@@ -55,7 +55,10 @@ async def test_hours_are_hours_when_the_clocks_change(stage: Stage, start: datet
 
 
 async def test_a_dated_run_is_started_once_a_day(stage: Stage) -> None:
-    """A cron that fires late, twice, or every hour: the run's id says the day, so each day has one run."""
+    """A cron that fires late, twice, or every hour: the run's id says the day, so each day has one run.
+
+    Field case O-049.
+    """
     world = World()
 
     @perdure.tool(effect="irreversible")
@@ -79,7 +82,7 @@ async def test_a_dated_run_is_started_once_a_day(stage: Stage) -> None:
 
 @pytest.mark.parametrize("where", ["run.create", "run.created"])
 async def test_a_start_that_is_cut_off_happens_once(stage: Stage, where: str) -> None:
-    """The period is handled and its run is made in one write: a crash leaves both or neither."""
+    """The period is handled and its run is made in one write: a crash leaves both or neither (O-051)."""
     made = agent(_finish)
     with dying(where) as death, suppress(Crash):
         async with stage.runtime(made) as place:
@@ -107,7 +110,7 @@ async def _finish(run: Any) -> None:
 
 
 async def test_a_run_that_is_due_later_is_not_handed_out_before(stage: Stage) -> None:
-    """Three workers, a lease far shorter than the wait: it wakes once, at its time."""
+    """Three workers, a lease far shorter than the wait: it wakes once, at its time (O-008)."""
     stage.clock.hurried = False
     naps = 10 * LEASE
 
@@ -136,7 +139,7 @@ async def test_a_run_that_is_due_later_is_not_handed_out_before(stage: Stage) ->
 async def test_a_signal_whose_notice_is_lost_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker is told of nothing that others write: it looks by itself now and then."""
+    """The worker is told of nothing that others write: it looks by itself now and then (O-069)."""
     monkeypatch.setattr(perdure.worker, "SCAN_SECONDS", 0.1)
     stage = build("sqlite", tmp_path, hurried=False)
     await stage.store.open()

@@ -117,7 +117,7 @@ async def test_a_thread_that_acts_is_waited_for_and_its_result_counts(stage: Sta
 
 @pytest.mark.parametrize("effect", ["read", "irreversible"])
 async def test_wait_for_around_the_run_times_out_and_the_run_ends_later(stage: Stage, effect: Any) -> None:
-    """The client's patience is no property of the run."""
+    """The client's patience is no property of the run (O-044)."""
     slow = Slow(effect, plain=True)
     slow.loop = asyncio.get_running_loop()
     made = agent(one(slow.tool), slow.tool)
@@ -144,7 +144,10 @@ async def test_wait_for_around_the_run_times_out_and_the_run_ends_later(stage: S
     ],
 )
 async def test_cancelled_anywhere_the_run_is_whole(stage: Stage, boundary: str) -> None:
-    """Whatever is being written when the cancellation comes: all of it or nothing, and the run goes on."""
+    """Whatever is being written when the cancellation comes: all of it or nothing, and the run goes on.
+
+    Field case O-045.
+    """
     from perdure.runtime.boundary import set_hook
 
     world = World()

@@ -33,7 +33,10 @@ async def _heard(place: Any, made: Any) -> tuple[list[Chunk], list[Any]]:
 
 
 async def test_each_try_says_which_it_is(stage: Stage) -> None:
-    """A body that writes twice and fails, twice, then succeeds: three attempts, each numbered from 1."""
+    """A body that writes twice and fails, twice, then succeeds: three attempts, each numbered from 1.
+
+    Field case O-073.
+    """
     tries: list[int] = []
 
     @perdure.tool(effect="idempotent")
@@ -61,7 +64,10 @@ async def test_each_try_says_which_it_is(stage: Stage) -> None:
 
 
 async def test_a_thousand_chunks_of_one_moment_are_told_apart(memory: Stage) -> None:
-    """The clock stands still; numbers, not moments, tell them apart. A plain tool publishes from a thread."""
+    """The clock stands still; numbers, not moments, tell them apart. A plain tool publishes from a thread.
+
+    Field case O-072.
+    """
 
     @perdure.tool(effect="read")
     def stream() -> int:
@@ -187,7 +193,7 @@ class Listening:
 
 
 async def test_a_body_that_begins_anew_takes_back_what_it_said(stage: Stage) -> None:
-    """A read that fails twice after its second chunk: its first words are taken back each time."""
+    """A read that fails twice after its second chunk: its first words are taken back each time (O-073)."""
     gate = asyncio.Event()
     gate.set()
     made = _streaming(gate, tries=[2])
@@ -300,7 +306,7 @@ async def test_who_comes_late_hears_a_running_body_from_its_beginning(memory: St
 
 
 async def test_who_comes_back_hears_the_rest_once(memory: Stage) -> None:
-    """A thousand chunks under a clock that stands still; the listener is away for the second half."""
+    """A thousand chunks under a clock that stands still; the listener is away for the second half (O-072)."""
     half, gate = asyncio.Event(), asyncio.Event()
 
     @perdure.tool(effect="read")

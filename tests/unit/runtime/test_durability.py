@@ -135,7 +135,7 @@ async def test_reads_beside_an_act_do_not_wait_for_it(memory: Stage) -> None:
 
 @pytest.mark.parametrize("durability", ["effects", "step", "strict"])
 async def test_nothing_leaves_before_it_is_durable(memory: Stage, durability: Any) -> None:
-    """The caller has its outcome only when the end is on the disk, and would read the same there."""
+    """The caller has its outcome only when the end is on the disk, and would read the same there (O-005)."""
     office = Office(memory)
     made = agent(steps(office, 2, 2), office.look, office.pay, durability=durability)
     async with memory.runtime(made) as place:

@@ -353,7 +353,7 @@ UNSTORABLE: list[Callable[[], Any]] = [lambda: lambda: None, socket.socket, obje
 async def test_a_result_that_cannot_be_stored_fails_at_its_call(
     memory: Stage, make: Any, effect: Any
 ) -> None:
-    """At once, with path and type; an act is never repeated because of it, nor is it unknown."""
+    """At once, with path and type; an act is never repeated because of it, nor is it unknown (O-031)."""
     world, kept = World(), []
 
     @perdure.tool(effect=effect, retry=Retry(attempts=3))
@@ -460,7 +460,7 @@ async def test_a_result_of_another_type_than_declared_fails_at_its_call(memory: 
 
 
 async def test_one_bad_run_harms_no_other(memory: Stage) -> None:
-    """The others of the same process end."""
+    """The others of the same process end (O-031)."""
 
     @perdure.tool(effect="read")
     async def fetch(n: int) -> Any:
@@ -479,7 +479,7 @@ async def test_one_bad_run_harms_no_other(memory: Stage) -> None:
 
 
 async def test_large_values_are_kept_out_of_line(sqlite: Stage) -> None:
-    """5 MB results and states: blobs, once per value, whole after a crash."""
+    """5 MB results and states: blobs, once per value, whole after a crash (O-074)."""
 
     @perdure.tool(effect="idempotent")
     async def fetch(n: int) -> bytes:
@@ -503,7 +503,7 @@ async def test_large_values_are_kept_out_of_line(sqlite: Stage) -> None:
 
 @pytest.mark.parametrize("what", ["result", "argument", "state", "transactional"])
 async def test_a_value_above_the_stores_limit_is_refused_once(what: str) -> None:
-    """2 MB at most, 5 MB given: an error at the place that produced it, with both sizes; no loop."""
+    """2 MB at most, 5 MB given: an error at the place that produced it, with both sizes; no loop (O-074)."""
     clock = MovableClock(hurried=True)
     stage = Stage(MemoryStore(clock=clock, value_bytes=2_000_000), clock)
     await stage.store.open()

@@ -98,7 +98,10 @@ async def test_a_follower_takes_over_from_a_driver_that_is_killed(tmp_path: Path
 
 
 async def test_a_driver_that_stood_still_is_overtaken_and_its_late_result_is_kept(tmp_path: Path) -> None:
-    """Stopped in the middle of a payment, it wakes after the end: two payments, and both are seen."""
+    """Stopped in the middle of a payment, it wakes after the end: two payments, and both are seen.
+
+    Field case O-006, O-040.
+    """
     with shop(tmp_path, "thread", opened=False) as place:
         driver = place.counter(lease=1.0)
         until(lambda: place.ledger, driver)

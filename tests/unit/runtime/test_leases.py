@@ -84,7 +84,10 @@ async def test_leases_are_renewed_together_and_last_on() -> None:
 
 
 async def test_a_lease_that_cannot_be_renewed_is_given_up_before_it_ends() -> None:
-    """The store is broken: at the last tenth of the lease the run is let go, while it is still ours."""
+    """The store is broken: at the last tenth of the lease the run is let go, while it is still ours.
+
+    Field case O-041.
+    """
     store, clock, leases, lost = await held("a")
     store.broken = True
     seen: list[int] = []
@@ -314,7 +317,7 @@ async def test_an_act_that_was_not_sent_for_want_of_a_lease_did_not_happen(memor
 
 
 async def test_a_loop_that_stands_still_is_told_with_its_stack(caplog: pytest.LogCaptureFixture) -> None:
-    """A blocking call in a step: one warning, which shows the line that blocks."""
+    """A blocking call in a step: one warning, which shows the line that blocks (O-046)."""
     watch = Standstill(0.05)
     with caplog.at_level(logging.WARNING, "perdure.run"):
         watch.begin()

@@ -68,7 +68,7 @@ async def test_a_signal_ends_its_wait(stage: Stage) -> None:
 
 
 async def test_early_signals_are_kept_in_their_order(stage: Stage) -> None:
-    """Sent before the run has begun to wait, each by a wait of its name; what is over is kept."""
+    """Sent before the run has begun to wait, each by a wait of its name; what is over is kept (O-068)."""
     made = waiter("a", "b", "a")
     async with stage.runtime(made) as place:
         await place.start(made, RUN, "go")

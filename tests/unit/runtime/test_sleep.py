@@ -109,7 +109,7 @@ async def test_a_clock_that_is_set_back_makes_it_later_and_never_twice(stage: St
 
 @pytest.mark.parametrize("days", [400, 365 * 1000])
 async def test_very_long_sleeps_are_kept(stage: Stage, days: int) -> None:
-    """In the row as a moment; nobody counts it down."""
+    """In the row as a moment; nobody counts it down (O-050)."""
     waiting = await stage.run(sleeper(timedelta(days=days)))
     assert waiting.until - datetime.fromtimestamp(stage.clock.now() / SECOND, UTC) == timedelta(days=days)
     stage.clock.advance(days * 86_400)
@@ -128,7 +128,7 @@ async def test_the_end_of_the_calendar_can_be_waited_for(memory: Stage) -> None:
     "absurd", [timedelta(days=999_999_999), timedelta(days=3_000_000), 1e300, math.inf, math.nan, -1, -0.001]
 )
 async def test_absurd_sleeps_are_refused_before_they_are_stored(memory: Stage, absurd: Any) -> None:
-    """With the limits in the message."""
+    """With the limits in the message (O-050)."""
     held = await memory.run(sleeper(absurd))
     assert isinstance(held, Held)
     assert held.reason == "step-error"

@@ -240,7 +240,10 @@ async def test_tries_are_counted_in_the_journal_and_not_reset_by_a_restart(stage
 
 
 async def test_no_retry_is_used_up_by_what_is_no_failure(memory: Stage) -> None:
-    """A call that has to wait for something (here an approval that nobody gives) counts no attempt."""
+    """A call that has to wait for something (here an approval that nobody gives) counts no attempt.
+
+    Field case O-007.
+    """
     tries: list[int] = []
 
     @perdure.tool(effect="irreversible", approval=perdure.Approval(), retry=Retry(attempts=3))

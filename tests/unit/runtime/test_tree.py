@@ -286,6 +286,7 @@ def test_a_commit_of_something_else_is_loaded_anew() -> None:
 
 
 def test_another_thread_appends_meanwhile() -> None:
+    """Field case O-034."""
     run = Driver(Desk, Desk(log=[{"n": n} for n in range(50)]))
     stop = threading.Event()
 

@@ -50,6 +50,7 @@ def tagged(tag: str, seq: int) -> Stored:
 
 
 def test_four_children_and_their_parent_write_and_read_their_own(tmp_path: Path) -> None:
+    """Field case O-047."""
     store = SQLiteStore(tmp_path / "runs.db")
     loop = asyncio.new_event_loop()
 

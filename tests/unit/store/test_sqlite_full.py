@@ -30,6 +30,7 @@ async def fill(store: SQLiteStore, run_id: str, after: int, size: int) -> int:
 
 
 async def test_a_run_goes_on_where_it_was_once_there_is_room(tmp_path: Path) -> None:
+    """Field case O-079."""
     path = tmp_path / "runs.db"
     async with opened(path) as store:
         await store.create(new_run())

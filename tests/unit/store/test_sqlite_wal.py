@@ -22,6 +22,7 @@ LARGE = bytes(range(256)) * 12
 async def test_a_long_reader_makes_no_writer_wait_and_the_log_shrinks_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Field case O-039."""
     monkeypatch.setattr(writer, "CHECKPOINT_RETRY_SECONDS", 0.05)
     path = tmp_path / "runs.db"
     async with opened(path, busy_seconds=2) as store:

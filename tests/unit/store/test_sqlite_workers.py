@@ -73,6 +73,7 @@ async def test_a_death_wakes_whoever_waits(tmp_path: Path) -> None:
 
 
 async def test_the_same_name_started_again_is_another_worker(tmp_path: Path) -> None:
+    """Field case O-060."""
     path = tmp_path / "runs.db"
     async with opened(path) as store:
         with elsewhere(path, WORKER, "w1", 3600) as other:
@@ -89,7 +90,7 @@ async def test_the_same_name_started_again_is_another_worker(tmp_path: Path) -> 
 
 
 async def test_without_its_sign_of_life_a_dead_worker_loses_its_runs_with_the_lease(tmp_path: Path) -> None:
-    """Someone cleaned up the dead worker's file before its death was noticed."""
+    """Someone cleaned up the dead worker's file before its death was noticed (O-060)."""
     path, clock = tmp_path / "runs.db", MovableClock()
     async with opened(path, clock=clock) as store:
         with elsewhere(path, WORKER, "w1", 3600) as other:
@@ -149,7 +150,10 @@ say(sorted(kept), wrote)
 
 
 async def test_a_stalled_worker_finds_itself_fenced_off(tmp_path: Path) -> None:
-    """Stopped past its lease, overtaken, woken: its heartbeat, its result and its release change nothing."""
+    """Stopped past its lease, overtaken, woken: its heartbeat, its result and its release change nothing.
+
+    Field case O-040.
+    """
     path = tmp_path / "runs.db"
     async with opened(path) as store:
         with elsewhere(path, STALLED) as other:
@@ -182,7 +186,10 @@ async def test_a_death_is_judged_by_the_kernel_not_by_a_clock(tmp_path: Path) ->
 
 
 async def test_one_machine_has_one_clock(tmp_path: Path) -> None:
-    """Every process of the file reads the same machine's clock; a movable one moves only who owns it."""
+    """Every process of the file reads the same machine's clock; a movable one moves only who owns it.
+
+    Field case O-041.
+    """
     path = tmp_path / "runs.db"
     async with opened(path) as store:
         await store.create(new_run())

@@ -46,7 +46,7 @@ while any(thread.is_alive() for thread in threads):
 
 @pytest.mark.slow
 async def test_eight_processes_of_four_threads_meet_no_lock_error(tmp_path: Path) -> None:
-    """Each of 32 threads has its own store object on the one file and appends 100 events."""
+    """Each of 32 threads has its own store object on the one file and appends 100 events (O-036)."""
     path = tmp_path / "runs.db"
     with contextlib.ExitStack() as stack:
         others = [stack.enter_context(elsewhere(path, APPENDS, number)) for number in range(8)]
@@ -80,6 +80,7 @@ for round in range(20):
 
 @pytest.mark.slow
 async def test_many_first_openings_at_once_all_succeed(tmp_path: Path) -> None:
+    """Field case O-038, O-083."""
     path = tmp_path / "runs.db"
     with contextlib.ExitStack() as stack:
         others = [stack.enter_context(elsewhere(path, FIRST)) for _ in range(8)]
@@ -143,7 +144,10 @@ async def test_a_store_opens_and_reads_under_a_foreign_lock(tmp_path: Path) -> N
 
 
 async def test_a_failed_statement_leaves_no_transaction_open(tmp_path: Path) -> None:
-    """The second of two deletes fails: the first is rolled back, and another connection writes at once."""
+    """The second of two deletes fails: the first is rolled back, and another connection writes at once.
+
+    Field case O-037.
+    """
     path = tmp_path / "runs.db"
     async with opened(path) as store:
         await store.create(new_run(events=3))

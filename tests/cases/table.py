@@ -1,0 +1,232 @@
+"""Which test holds each field case, or which feature it waits for.
+
+A case is a fault that users of other systems reported, as a scenario with the right outcome; O-001 to O-096.
+The docstring of each test named here says the case's id. `tests/cases/test_table.py` compares all of this.
+"""
+
+from __future__ import annotations
+
+CASES = tuple(f"O-{number:03d}" for number in range(1, 97))
+
+_RUNTIME = "tests/unit/runtime"
+_STORE = "tests/unit/store"
+_CODEC = "tests/unit/codec/test_value.py"
+_CONTRACT = "src/perdure/testing/contract"
+
+HELD: dict[str, tuple[str, ...]] = {
+    "O-001": (
+        "tests/cases/test_lost_state.py::a_run_is_there_after_a_kill_and_a_restart",
+        "tests/cases/test_lost_state.py::a_store_that_cannot_be_opened_is_named_and_nothing_else_is_used",
+    ),
+    "O-002": (
+        "tests/cases/test_lost_state.py::only_the_store_is_carried_to_another_machine",
+        f"{_RUNTIME}/test_approvals_drift.py::only_the_database_is_left",
+    ),
+    "O-003": ("tests/cases/test_stuck_orphaned.py::no_run_vanishes_with_the_worker_that_took_it",),
+    "O-004": (
+        "tests/cases/test_approvals.py::a_wait_in_a_loop_repeats_nothing_before_it",
+        "tests/cases/test_approvals.py::permissions_in_a_loop_repeat_nothing_before_them",
+        f"{_RUNTIME}/test_approval_cases.py::a_loop_of_appends_and_refusals_appends_each_line_once",
+    ),
+    "O-005": (
+        "tests/crash/test_boundaries.py::nothing_is_lost_repeated_or_hidden",
+        f"{_RUNTIME}/test_durability.py::nothing_leaves_before_it_is_durable",
+    ),
+    "O-006": (
+        "tests/unit/test_worker.py::while_it_beats_a_long_run_is_nobody_elses",
+        f"{_RUNTIME}/test_kill.py::a_driver_that_stood_still_is_overtaken_and_its_late_result_is_kept",
+    ),
+    "O-007": (
+        f"{_RUNTIME}/test_approval_cases.py::asking_uses_up_no_retry",
+        f"{_RUNTIME}/test_timeouts.py::no_retry_is_used_up_by_what_is_no_failure",
+    ),
+    "O-008": (f"{_RUNTIME}/test_calendars.py::a_run_that_is_due_later_is_not_handed_out_before",),
+    "O-015": ("tests/unit/journal/test_past.py::equal_large_values_are_kept_once",),
+    "O-016": (
+        "tests/unit/journal/test_past.py::snapshots_that_bound_the_time_of_a_load_keep_bytes_linear",
+        "tests/laws/test_patch_laws.py::a_patch_grows_with_the_change_and_not_with_the_state",
+    ),
+    "O-020": (f"{_CODEC}::plain_values_come_back_exactly",),
+    "O-021": ("tests/unit/codec/test_model.py::a_declared_model_comes_back_equal",),
+    "O-022": ("tests/unit/codec/test_shape.py::a_declared_type_brings_instances_back",),
+    "O-023": (f"{_CODEC}::plain_values_come_back_exactly",),
+    "O-024": ("tests/bad_input/test_values.py::odd_values_come_back_and_can_be_shown",),
+    "O-025": (f"{_CODEC}::plain_values_come_back_exactly",),
+    "O-026": (f"{_CODEC}::plain_values_come_back_exactly",),
+    "O-027": ("tests/unit/codec/test_fault.py::an_exception_that_was_not_declared_is_told_by_a_stand_in",),
+    "O-028": (f"{_CODEC}::plain_values_come_back_exactly",),
+    "O-029": (f"{_CODEC}::numpy_is_exact_or_refused",),
+    "O-030": ("tests/bad_input/test_values.py::odd_values_come_back_and_can_be_shown",),
+    "O-031": (
+        f"{_RUNTIME}/test_failures.py::a_result_that_cannot_be_stored_fails_at_its_call",
+        f"{_RUNTIME}/test_failures.py::one_bad_run_harms_no_other",
+    ),
+    "O-032": (f"{_CONTRACT}/ends.py::two_who_write_from_the_same_version_get_one_winner",),
+    "O-033": ("tests/cases/test_concurrent_writers.py::results_that_come_together_are_all_kept",),
+    "O-034": (
+        f"{_RUNTIME}/test_tree.py::another_thread_appends_meanwhile",
+        f"{_CODEC}::a_value_that_another_thread_changes_gives_one_well_formed_value",
+    ),
+    "O-035": (f"{_CONTRACT}/appends.py::time_never_decides_who_is_newer",),
+    "O-036": (f"{_STORE}/test_sqlite_writers.py::eight_processes_of_four_threads_meet_no_lock_error",),
+    "O-037": (f"{_STORE}/test_sqlite_writers.py::a_failed_statement_leaves_no_transaction_open",),
+    "O-038": (f"{_STORE}/test_sqlite_writers.py::many_first_openings_at_once_all_succeed",),
+    "O-039": (
+        f"{_STORE}/test_sqlite_wal.py::a_long_reader_makes_no_writer_wait_and_the_log_shrinks_after_it",
+    ),
+    "O-040": (
+        f"{_RUNTIME}/test_kill.py::a_driver_that_stood_still_is_overtaken_and_its_late_result_is_kept",
+        f"{_STORE}/test_sqlite_workers.py::a_stalled_worker_finds_itself_fenced_off",
+    ),
+    "O-041": (
+        f"{_STORE}/test_sqlite_workers.py::one_machine_has_one_clock",
+        f"{_RUNTIME}/test_leases.py::a_lease_that_cannot_be_renewed_is_given_up_before_it_ends",
+    ),
+    "O-042": (f"{_CONTRACT}/appends.py::nothing_follows_the_end",),
+    "O-043": ("tests/cases/test_async_cancel_block.py::an_interrupt_in_a_retry_wait_keeps_the_tries",),
+    "O-044": (
+        "tests/cases/test_async_cancel_block.py::a_client_that_stops_waiting_does_not_stop_the_run",
+        f"{_RUNTIME}/test_cancel.py::wait_for_around_the_run_times_out_and_the_run_ends_later",
+    ),
+    "O-045": (
+        "tests/cases/test_async_cancel_block.py::cancelled_twice_during_a_save_it_is_saved_or_not",
+        f"{_RUNTIME}/test_cancel.py::cancelled_anywhere_the_run_is_whole",
+    ),
+    "O-046": (
+        "tests/cases/test_async_cancel_block.py::a_step_that_blocks_its_loop_loses_no_slot",
+        f"{_RUNTIME}/test_leases.py::a_loop_that_stands_still_is_told_with_its_stack",
+    ),
+    "O-047": (f"{_STORE}/test_sqlite_forks.py::four_children_and_their_parent_write_and_read_their_own",),
+    "O-048": (f"{_RUNTIME}/test_calendars.py::hours_are_hours_when_the_clocks_change",),
+    "O-049": (f"{_RUNTIME}/test_calendars.py::a_dated_run_is_started_once_a_day",),
+    "O-050": (
+        f"{_RUNTIME}/test_sleep.py::very_long_sleeps_are_kept",
+        f"{_RUNTIME}/test_sleep.py::absurd_sleeps_are_refused_before_they_are_stored",
+    ),
+    "O-051": (f"{_RUNTIME}/test_calendars.py::a_start_that_is_cut_off_happens_once",),
+    "O-052": (f"{_RUNTIME}/test_approval_cases.py::a_recorded_permission_is_found_whatever_the_run_carries",),
+    "O-053": (
+        f"{_RUNTIME}/test_approvals_drift.py::parallel_approvals_never_answer_each_other",
+        "tests/unit/cli/test_permit.py::the_only_request_of_a_run_need_not_be_named",
+    ),
+    "O-054": (f"{_RUNTIME}/test_approval_cases.py::a_short_look_is_no_refusal",),
+    "O-055": (
+        f"{_RUNTIME}/test_approvals_drift.py::a_gated_call_whose_history_ends_undecided_is_not_made",
+        f"{_RUNTIME}/test_approval_cases.py::a_decision_for_another_call_permits_nothing",
+    ),
+    "O-056": (f"{_RUNTIME}/test_approvals_drift.py::what_drifts_is_asked_for_again",),
+    "O-057": (f"{_RUNTIME}/test_approvals.py::a_decision_in_time_counts_though_nobody_was_there",),
+    "O-058": (
+        "tests/cases/test_approvals.py::a_nested_question_that_is_answered_is_not_asked_again",
+        "tests/cases/test_approvals.py::a_nested_permission_that_is_given_is_not_asked_for_again",
+    ),
+    "O-059": ("tests/unit/test_worker.py::a_store_that_fails_is_asked_again",),
+    "O-060": (
+        f"{_STORE}/test_sqlite_workers.py::without_its_sign_of_life_a_dead_worker_loses_its_runs_with_the_lease",
+        f"{_STORE}/test_sqlite_workers.py::the_same_name_started_again_is_another_worker",
+    ),
+    "O-061": ("tests/cases/test_stuck_orphaned.py::a_killed_workers_place_is_free_again",),
+    "O-062": ("tests/cases/test_stuck_orphaned.py::a_worker_that_is_told_to_end_cancels_nothing",),
+    "O-063": (f"{_RUNTIME}/test_budgets.py::five_calls_and_four_crashes_cost_five_calls",),
+    "O-064": (
+        "tests/cases/test_retry_budget.py::a_step_that_kills_its_worker_is_given_up",
+        "tests/cases/test_retry_budget.py::wherever_a_run_kills_its_worker_it_is_given_up",
+    ),
+    "O-065": (
+        f"{_RUNTIME}/test_budgets.py::steps_are_limited_in_total_over_resumes",
+        "tests/unit/cli/test_budget.py::it_shows_each_limit_and_where_it_comes_from",
+    ),
+    "O-066": ("tests/cases/test_parallel_partial.py::a_join_waits_for_both_whatever_was_kept_of_one",),
+    "O-067": (
+        "tests/cases/test_parallel_partial.py::a_model_is_asked_again_when_all_results_are_there",
+        "tests/cases/test_parallel_partial.py::a_step_goes_on_when_all_that_it_waits_for_is_there",
+        f"{_RUNTIME}/test_children.py::one_child_fails_and_its_siblings_go_on",
+    ),
+    "O-068": (f"{_RUNTIME}/test_signals.py::early_signals_are_kept_in_their_order",),
+    "O-069": (f"{_RUNTIME}/test_calendars.py::a_signal_whose_notice_is_lost_is_found",),
+    "O-070": (
+        f"{_RUNTIME}/test_children.py::a_cancel_while_a_child_is_launched",
+        f"{_RUNTIME}/test_children.py::a_step_that_gives_up_a_spawn_does_not_lose_it",
+    ),
+    "O-071": (
+        "tests/cases/test_child_runs.py::a_child_goes_on_after_a_kill_and_then_its_parent",
+        "tests/cases/test_child_runs.py::workers_that_are_killed_in_turn_lose_no_child",
+        f"{_RUNTIME}/test_children.py::one_worker_with_one_place_carries_a_family",
+        f"{_RUNTIME}/test_children.py::a_child_of_a_dead_process_goes_on_where_its_agent_is_served",
+    ),
+    "O-072": (
+        f"{_RUNTIME}/test_chunks.py::who_comes_back_hears_the_rest_once",
+        f"{_RUNTIME}/test_chunks.py::a_thousand_chunks_of_one_moment_are_told_apart",
+    ),
+    "O-073": (
+        f"{_RUNTIME}/test_chunks.py::each_try_says_which_it_is",
+        f"{_RUNTIME}/test_chunks.py::a_body_that_begins_anew_takes_back_what_it_said",
+    ),
+    "O-074": (
+        f"{_RUNTIME}/test_failures.py::large_values_are_kept_out_of_line",
+        f"{_RUNTIME}/test_failures.py::a_value_above_the_stores_limit_is_refused_once",
+    ),
+    "O-079": (
+        "tests/bad_input/test_disk.py::a_disk_that_fills_up_in_an_act_loses_nothing",
+        f"{_STORE}/test_sqlite_full.py::a_run_goes_on_where_it_was_once_there_is_room",
+    ),
+    "O-080": (
+        "tests/bad_input/test_stores.py"
+        "::without_the_right_to_write_looking_works_and_a_run_stops_before_any_step",
+    ),
+    "O-083": (f"{_STORE}/test_sqlite_writers.py::many_first_openings_at_once_all_succeed",),
+    "O-084": ("tests/bad_input/test_stores.py::a_newer_store_is_refused_whole",),
+    "O-088": ("tests/unit/cli/test_read.py::runs_tells_each_way_to_stand_by_its_own_word",),
+    "O-089": (
+        "tests/unit/cli/test_read.py::every_id_that_runs_prints_can_be_opened",
+        "tests/bad_input/test_cli.py::an_ambiguous_beginning_lists_what_it_fits",
+    ),
+    "O-093": ("tests/cases/test_memory_leak.py::a_run_of_large_steps_on_a_slow_store_keeps_little",),
+    "O-095": ("tests/cases/test_timers.py::no_thread_waits_longer_than_a_platform_can",),
+    "O-096": (
+        "tests/bad_input/test_values.py::what_stored_bytes_name_is_never_imported_or_called",
+        "tests/unit/codec/test_fault.py::no_stored_name_is_ever_imported",
+    ),
+}
+"""By case: the tests that hold it, as file::name without the `test_` in front."""
+
+WAITS: dict[str, str] = {
+    "O-009": "deploys",
+    "O-010": "deploys",
+    "O-011": "deploys",
+    "O-012": "migrations",
+    "O-013": "migrations",
+    "O-014": "migrations",
+    "O-017": "pruning",
+    "O-018": "pruning",
+    "O-019": "pruning",
+    "O-059": "postgres",
+    "O-075": "postgres",
+    "O-076": "postgres",
+    "O-077": "postgres",
+    "O-078": "postgres",
+    "O-081": "postgres",
+    "O-082": "postgres",
+    "O-083": "postgres",
+    "O-084": "upgrades of a store",
+    "O-085": "forks",
+    "O-086": "forks",
+    "O-087": "forks",
+    "O-090": "pruning",
+    "O-091": "secrets",
+    "O-092": "erasure",
+    "O-094": "postgres",
+}
+"""By case: the feature that it waits for. A case that is in both tables is held in part."""
+
+FEATURES = {
+    "deploys",
+    "migrations",
+    "pruning",
+    "postgres",
+    "upgrades of a store",
+    "forks",
+    "secrets",
+    "erasure",
+}
+"""What is not there yet, or not tried by a case yet."""

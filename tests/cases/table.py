@@ -10,6 +10,7 @@ CASES = tuple(f"O-{number:03d}" for number in range(1, 97))
 
 _RUNTIME = "tests/unit/runtime"
 _STORE = "tests/unit/store"
+_STORES = "tests/bad_input/test_stores.py"
 _CODEC = "tests/unit/codec/test_value.py"
 _CONTRACT = "src/perdure/testing/contract"
 
@@ -37,6 +38,7 @@ HELD: dict[str, tuple[str, ...]] = {
         f"{_RUNTIME}/test_kill.py::a_driver_that_stood_still_is_overtaken_and_its_late_result_is_kept",
     ),
     "O-007": (
+        "tests/cases/test_duplicate_effects.py::what_a_body_may_not_ask_for_is_not_tried_again",
         f"{_RUNTIME}/test_approval_cases.py::asking_uses_up_no_retry",
         f"{_RUNTIME}/test_timeouts.py::no_retry_is_used_up_by_what_is_no_failure",
     ),
@@ -100,6 +102,7 @@ HELD: dict[str, tuple[str, ...]] = {
     "O-048": (f"{_RUNTIME}/test_calendars.py::hours_are_hours_when_the_clocks_change",),
     "O-049": (f"{_RUNTIME}/test_calendars.py::a_dated_run_is_started_once_a_day",),
     "O-050": (
+        "tests/cases/test_timers.py::a_worker_waits_for_a_far_moment_in_pieces",
         f"{_RUNTIME}/test_sleep.py::very_long_sleeps_are_kept",
         f"{_RUNTIME}/test_sleep.py::absurd_sleeps_are_refused_before_they_are_stored",
     ),
@@ -170,10 +173,7 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/bad_input/test_disk.py::a_disk_that_fills_up_in_an_act_loses_nothing",
         f"{_STORE}/test_sqlite_full.py::a_run_goes_on_where_it_was_once_there_is_room",
     ),
-    "O-080": (
-        "tests/bad_input/test_stores.py"
-        "::without_the_right_to_write_looking_works_and_a_run_stops_before_any_step",
-    ),
+    "O-080": (f"{_STORES}::without_the_right_to_write_looking_works_and_a_run_stops_before_any_step",),
     "O-083": (f"{_STORE}/test_sqlite_writers.py::many_first_openings_at_once_all_succeed",),
     "O-084": ("tests/bad_input/test_stores.py::a_newer_store_is_refused_whole",),
     "O-088": ("tests/unit/cli/test_read.py::runs_tells_each_way_to_stand_by_its_own_word",),
@@ -182,7 +182,10 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/bad_input/test_cli.py::an_ambiguous_beginning_lists_what_it_fits",
     ),
     "O-093": ("tests/cases/test_memory_leak.py::a_run_of_large_steps_on_a_slow_store_keeps_little",),
-    "O-095": ("tests/cases/test_timers.py::no_thread_waits_longer_than_a_platform_can",),
+    "O-095": (
+        "tests/cases/test_timers.py::no_thread_waits_longer_than_a_platform_can",
+        "tests/cases/test_timers.py::a_worker_waits_for_a_far_moment_in_pieces",
+    ),
     "O-096": (
         "tests/bad_input/test_values.py::what_stored_bytes_name_is_never_imported_or_called",
         "tests/unit/codec/test_fault.py::no_stored_name_is_ever_imported",

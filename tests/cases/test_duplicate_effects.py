@@ -8,8 +8,9 @@ import pytest
 
 import perdure
 from perdure.errors import PerdureError
+from perdure.runtime.reconcile import RESENDS
 from perdure.state import events as e
-from tests.unit.runtime.stage import Stage, agent
+from tests.unit.runtime.stage import RUN, Stage, agent
 
 RETRY = perdure.Retry(attempts=3, backoff=0.0)
 
@@ -17,8 +18,8 @@ RETRY = perdure.Retry(attempts=3, backoff=0.0)
 @pytest.mark.parametrize("effect", ["read", "idempotent", "irreversible"])
 @pytest.mark.parametrize("asks", ["a gated tool", "a person", "a sleep", "a child"])
 async def test_what_a_body_may_not_ask_for_is_not_tried_again(memory: Stage, effect: Any, asks: str) -> None:
-    """O-007: signals of control flow were taken for failures, so that a tool ran up to its maximum. A body that
-    counts and then asks for a permission, a person, a sleep or a child is refused, and not tried again.
+    """O-007: signals of control flow were taken for failures, so that a tool ran up to its maximum. A body
+    that counts and then asks for a permission, a person, a sleep or a child is refused, and not tried again.
     """
     tries: list[int] = []
     held: list[Any] = []
@@ -57,3 +58,36 @@ async def test_what_a_body_may_not_ask_for_is_not_tried_again(memory: Stage, eff
     assert len(tries) == 1, outcome
     assert outcome.status in ("succeeded", "held", "waiting")
     assert len([body for body in await memory.bodies(e.CallSettled) if body.attempt > 1]) == 0
+
+
+@pytest.mark.parametrize("error", [ValueError, ConnectionError, TimeoutError])
+async def test_an_act_that_raises_for_ever_goes_to_a_person(stage: Stage, error: type[Exception]) -> None:
+    """Its hook says each time, and truly, that it did not happen: it is tried with pauses, not without end,
+    and goes on when the cause is mended.
+    """
+    tries, mended = [], []
+
+    @perdure.tool(effect="irreversible")
+    async def pay() -> str:
+        tries.append(perdure.current_call().key)
+        if not mended:
+            raise error("a bug")
+        return "paid"
+
+    @pay.reconcile
+    async def paid() -> Any:
+        return perdure.NotDone()
+
+    async def step(run: Any) -> None:
+        run.finish(await pay())
+
+    made = agent(step, pay)
+    outcome = await stage.run(made)
+    assert (outcome.status, outcome.reason) == ("held", "tool-error")
+    assert f"{error.__name__}: a bug" in outcome.detail
+    assert len(tries) == RESENDS
+    mended.append(True)
+    async with stage.runtime(made) as place:
+        await place.release(RUN, by="ana")
+    assert (await stage.run(made)).unwrap() == "paid"
+    assert len(set(tries)) == 1

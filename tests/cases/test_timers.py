@@ -49,23 +49,32 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
+async def _until(store: Any, status: str) -> Any:
+    """The run's row, once it stands so."""
+    for _ in range(4000):
+        row = await store.row(RUN)
+        if row.status == status:
+            return row
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"it never was {status}")
+
+
 async def test_no_thread_waits_longer_than_a_platform_can(stage: Stage, short_waits: list[float]) -> None:
-    """O-095: waits above 4,295 s overflow on one platform, and the thread that kept the deadlines died without
-    a sign. A request that ends in a day, on a clock that is moved: its end comes, and no wait is so long.
+    """O-095: waits above 4,295 s overflow on one platform, and the thread that kept the deadlines died
+    without a sign. A request that ends in a day, on a clock that is moved: its end comes, and no wait is
+    so long.
     """
     world = World()
     pay = payer(world, expires=timedelta(days=1))
     made = agent(paying(pay), pay)
     async with stage.runtime(made, workers=1) as place:
         await place.start(made, RUN, "go")
-        while (await stage.store.row(RUN)).status != "waiting":
-            await asyncio.sleep(0.005)
+        await _until(stage.store, "waiting")
         stage.clock.advance(23 * 3600)
         await asyncio.sleep(0.02)
         assert "approval.expired" not in await stage.kinds()
         stage.clock.advance(3601)
-        while not (await stage.store.row(RUN)).terminal:
-            await asyncio.sleep(0.005)
+        await _until(stage.store, "succeeded")
     assert "approval.expired" in await stage.kinds()
     assert not world.acts
     assert short_waits
@@ -90,9 +99,7 @@ async def test_a_worker_waits_for_a_far_moment_in_pieces(
     await store.open()
     async with perdure.Runtime(store, [made], workers=1) as place:
         await place.start(made, RUN, "sleep")
-        while (row := await store.row(RUN)).status != "waiting":
-            await asyncio.sleep(0.005)
-        assert row.due_at > SYSTEM.now()
+        assert (await _until(store, "waiting")).due_at > SYSTEM.now()
         await asyncio.sleep(0.05)
         assert (await asyncio.wait_for(place.run(made, "other", "go"), 20)).unwrap() == "awake"
         outcome = await asyncio.wait_for(place.run(made, RUN, "sleep"), 20)

@@ -23,8 +23,10 @@ from perdure.errors import (
     ApprovalExpired,
     BlockingTool,
     CallFailed,
+    CallOutsideStep,
     EffectRefused,
     Expired,
+    ForeignTask,
     InboxMoved,
     LeaseLost,
     LeftUnknown,
@@ -145,7 +147,9 @@ async def _until_settled(wanted: Wanted) -> Any:
         if branch.unwinding is not None:
             raise branch.unwinding
         call = wanted.call
-        if call is None or call.standing == "not_done" or _sent_read(call):
+        if call is not None and call.standing == "not_done" and wanted.fruitless:
+            await _once_more(wanted, call)
+        elif call is None or call.standing == "not_done" or _sent_read(call):
             await attempt(wanted)
         elif call.standing == "retrying":
             await drive.host.clock.sleep(_backoff(tool, call.attempt))
@@ -165,11 +169,22 @@ def _sent_read(call: CallRecord) -> bool:
     return call.effect == "read" and call.standing in ("open", "unknown")
 
 
+async def _once_more(wanted: Wanted, call: CallRecord) -> None:
+    """An act that raised and, so its hook says, did not happen: with a pause; to a person in the end."""
+    drive, run_id = wanted.drive, wanted.drive.run_id
+    if wanted.fruitless >= reconcile.RESENDS:
+        detail = f"{call.name} ({call.path}) did not happen and raises each time: {call.detail}"
+        ways = (f"perdure release {run_id}    tries again", f"perdure cancel {run_id}")
+        wanted.execution.hold(wanted.branch, e.RunHeld("tool-error", detail, ways, call.path))
+    await drive.host.clock.sleep(reconcile.backoff_seconds(wanted.fruitless - 1))
+    await attempt(wanted)
+
+
 async def _resend(wanted: Wanted, call: CallRecord) -> None:
     """An idempotent call, again with the same key: backs off, and goes to a person after too many tries."""
     drive = wanted.drive
-    if call.attempt >= reconcile.RESENDS:
-        detail = f"{call.name} was sent {call.attempt} times with one key and no reply came"
+    if call.attempt >= reconcile.RESENDS or wanted.fruitless >= reconcile.RESENDS:
+        detail = f"{call.name} was sent with one key and no reply came; attempts: {call.attempt}"
         wanted.execution.hold(wanted.branch, unknown_hold(drive.run_id, call, detail))
     await drive.host.clock.sleep(reconcile.backoff_seconds(call.attempt - 1))
     await attempt(wanted)
@@ -230,6 +245,17 @@ _OWN: tuple[type[Exception], ...] = (
     TransactionTooLong,
 )
 """Failures that arrive as themselves without being declared: perdure's own."""
+
+_REFUSALS: tuple[type[Exception], ...] = (
+    BlockingTool,
+    CallOutsideStep,
+    EffectRefused,
+    ForeignTask,
+    NoRun,
+    StricterInside,
+    ToolNotListed,
+)
+"""What perdure refuses to a body: an error of the code, which no further try mends."""
 
 
 def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
@@ -424,9 +450,11 @@ def _outcome(wanted: Wanted, call: Call, end: BodyEnd) -> e.CallSettled | e.Call
         return _failed(call, own, error, final=wanted.ends(call.attempt), outcome="not_done")
     if isinstance(error, tool.options.raises):
         return _failed(call, own, error, final=not wanted.undoing)
+    refused = isinstance(error, _REFUSALS)
     if not acting:
-        failed = _failed(call, own, error, final=wanted.ends(call.attempt))
+        failed = _failed(call, own, error, final=refused or wanted.ends(call.attempt))
         return replace(failed, usage=budgets.used_by_failure(wanted, error))
+    wanted.fruitless = reconcile.RESENDS if refused else wanted.fruitless + 1
     detail = f"{type(error).__name__}: {error}"[:500]
     return e.CallUnknown(call.path, _cause(error), wanted.drive.host.store.now(), detail)
 

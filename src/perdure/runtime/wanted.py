@@ -38,7 +38,8 @@ class Wanted(Struct, eq=False):
     by fact, what the agent knew of it when it asked for this call; None for nothing. `as_of`: when the
     attempt began, by the store's clock. `args` and `head` are what runs: a person may have put other
     arguments in the place of those that the code asks for, `first_args` and `first_head`; `edited_for` is the
-    approval, `misfit` why they do not fit.
+    approval, `misfit` why they do not fit. `fruitless`: how often an act has raised in this execution, and
+    what became of it had to be found out.
     """
 
     execution: Execution
@@ -56,6 +57,7 @@ class Wanted(Struct, eq=False):
     as_of: int = 0
     edited_for: str = ""
     misfit: str = ""
+    fruitless: int = 0
     first_args: dict[str, Any] = {}
     first_head: e.CallHead = NOTHING
 

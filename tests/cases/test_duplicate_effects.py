@@ -65,7 +65,7 @@ async def test_an_act_that_raises_for_ever_goes_to_a_person(stage: Stage, error:
     """Its hook says each time, and truly, that it did not happen: it is tried with pauses, not without end,
     and goes on when the cause is mended.
     """
-    tries, mended = [], []
+    tries, mended = list[str](), list[bool]()
 
     @perdure.tool(effect="irreversible")
     async def pay() -> str:

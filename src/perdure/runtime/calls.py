@@ -452,7 +452,7 @@ def _outcome(wanted: Wanted, call: Call, end: BodyEnd) -> e.CallSettled | e.Call
         return _failed(call, own, error, final=not wanted.undoing)
     refused = isinstance(error, _REFUSALS)
     if not acting:
-        failed = _failed(call, own, error, final=refused or wanted.ends(call.attempt))
+        failed = _failed(call, own, error, final=wanted.ends(call.attempt, refused=refused))
         return replace(failed, usage=budgets.used_by_failure(wanted, error))
     wanted.fruitless = reconcile.RESENDS if refused else wanted.fruitless + 1
     detail = f"{type(error).__name__}: {error}"[:500]

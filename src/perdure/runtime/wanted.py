@@ -85,9 +85,9 @@ class Wanted(Struct, eq=False):
         """Whether it undoes another call."""
         return self.execution.undoing
 
-    def ends(self, attempt: int) -> bool:
+    def ends(self, attempt: int, *, refused: bool = False) -> bool:
         """Whether a definite failure of this attempt (from 1) is the last word: never of an undo."""
-        return not self.undoing and not may_retry(self.tool, attempt)
+        return not self.undoing and (refused or not may_retry(self.tool, attempt))
 
     @property
     def rests_on(self) -> tuple[int, ...]:

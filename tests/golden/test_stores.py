@@ -79,6 +79,7 @@ async def seen(path: Path, clock: MovableClock) -> list[object]:
 
 
 async def test_a_store_of_the_first_release_is_read_and_carried_on(golden: Path, tmp_path: Path) -> None:
+    """Field case O-014."""
     clock = MovableClock()
     fresh = SQLiteStore(tmp_path / "fresh.db", clock=clock, reserve_bytes=0)
     await fresh.open()
@@ -152,6 +153,7 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(golden: Path, monkeypatch: 
 
 
 async def test_who_has_an_older_store_open_writes_nothing_to_a_newer_one(golden: Path) -> None:
+    """Field case O-084."""
     store = SQLiteStore(golden, reserve_bytes=0)
     await store.open()
     connection = apsw.Connection(str(golden))

@@ -86,6 +86,7 @@ async def test_every_snapshot_gives_the_state_that_all_events_give() -> None:
 
 
 async def test_a_damaged_snapshot_is_passed_over_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Field case O-012."""
     store, _ = await stepped(7, SnapshotPolicy(3, None))
     expected = (await load(store, RUN)).record
     kept = store._runs[RUN].snapshots

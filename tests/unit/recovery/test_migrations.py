@@ -57,6 +57,7 @@ def test_from_its_middle_only_the_rest_is_applied() -> None:
 
 
 def test_a_gap_is_found_where_it_is_declared_and_where_it_is_met() -> None:
+    """Field case O-014."""
     gap = Chain("desk", 4, {1: Migration(split), 3: Migration(cents)})
     for meet in (gap.check, lambda: gap.apply(OLD, 1, SHAPE)):
         with pytest.raises(MigrationGap, match=r"from version 2 to 3: 1 -> 2, 2 -> \?, 3 -> 4") as caught:

@@ -56,7 +56,7 @@ def committed(store: PostgresStore, sql: str) -> Any:
 async def test_a_lost_answer_is_looked_up_and_half_of_them_were_committed(
     cutter: Cutter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever became of it, the event is there once and is acknowledged."""
+    """Whatever became of it, the event is there once and is acknowledged (O-075)."""
     found: list[bool] = []
 
     def took_place(*args: Any) -> bool:
@@ -81,6 +81,7 @@ async def test_a_lost_answer_is_looked_up_and_half_of_them_were_committed(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_every_verb_survives_a_lost_answer(cutter: Cutter, when: When) -> None:
+    """Field case O-075."""
     async with leased(cutter) as store:
         cutter.cut = when
         row, _ = await store.create(new_run("s"))
@@ -110,7 +111,10 @@ async def test_every_verb_survives_a_lost_answer(cutter: Cutter, when: When) -> 
 async def test_a_release_that_another_worker_answered_at_once_is_no_lost_lease(
     cutter: Cutter, when: When, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the answer is being looked up, someone else claims the run: the row is not what it was."""
+    """While the answer is being looked up, someone else claims the run: the row is not what it was.
+
+    Field case O-076.
+    """
     url = PLACE.at(PLACE.folder)
     taken: list[Any] = []
 
@@ -159,7 +163,7 @@ async def test_a_transactional_call_is_never_called_twice(cutter: Cutter, when: 
 
 
 async def test_links_that_were_idle_and_ended_are_replaced(cutter: Cutter) -> None:
-    """As after a long model call: the server, or something in between, has closed every session."""
+    """As after a long model call: the server, or something in between, has closed every session (O-077)."""
     async with leased(cutter) as store:
         await store.append(Batch("r", 1, 1, act=lambda _tx: (event(2),)))
         for seq in (3, 5, 7):

@@ -85,6 +85,7 @@ async def test_every_key_begins_with_the_run_and_tables_are_spread_by_it(
 
 
 async def test_of_many_starters_one_makes_the_tables(url: str, sql: psycopg.Connection[Any]) -> None:
+    """Field case O-083."""
     stores = [PostgresStore(url) for _ in range(12)]
     await asyncio.gather(*(store.open() for store in stores))
     made = [await store.create(new_run(f"r{number}")) for number, store in enumerate(stores)]
@@ -95,6 +96,7 @@ async def test_of_many_starters_one_makes_the_tables(url: str, sql: psycopg.Conn
 
 
 async def test_tables_of_a_schema_of_ones_own(url: str, sql: psycopg.Connection[Any]) -> None:
+    """Field case O-082."""
     sql.execute("CREATE SCHEMA mine")
     async with opened(url + "&options=-csearch_path%3Dmine") as store:
         await store.create(new_run())
@@ -107,6 +109,7 @@ async def test_tables_of_a_schema_of_ones_own(url: str, sql: psycopg.Connection[
 async def test_a_newer_store_is_refused_untouched_by_who_opens_it_and_by_who_has_it_open(
     url: str, sql: psycopg.Connection[Any]
 ) -> None:
+    """Field case O-084."""
     async with opened(url) as store:
         await store.create(new_run())
         sql.execute("INSERT INTO perdure_schema VALUES (7, 0)")
@@ -169,6 +172,7 @@ async def test_a_look_makes_nothing(url: str, sql: psycopg.Connection[Any]) -> N
 
 
 async def test_a_role_without_a_right_is_told_which(url: str, sql: psycopg.Connection[Any]) -> None:
+    """Field case O-081."""
     sql.execute("DROP ROLE IF EXISTS perdure_reader")
     sql.execute("CREATE ROLE perdure_reader LOGIN")
     reader = as_user(url, "perdure_reader")

@@ -257,6 +257,13 @@ async def _carry(folder: Path, effects: Effects, fate: Fate) -> None:
             run.finish(number)
 
     set_hook(lambda name: fate.at("acted") if name == "transact.committed" else None)
+    try:
+        await _to_its_end(folder, receiver, agent)
+    finally:
+        set_hook(None)
+
+
+async def _to_its_end(folder: Path, receiver: Receiver, agent: Agent[Any, Any, Any]) -> None:
     clock = HurriedClock(folder, 1.0)
     store = SQLiteStore(folder / "perdure.db", clock=clock, reserve_bytes=0)
     async with Runtime(store, [agent], clock=clock, lease_seconds=LEASE_SECONDS) as runtime:

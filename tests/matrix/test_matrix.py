@@ -15,7 +15,7 @@ import pytest
 
 from perdure import Principal
 from perdure.errors import PerdureError
-from perdure.runtime.forecast import Forecast
+from perdure.runtime.forecast import MEANING, STOPPING, Forecast
 from perdure.state import events as e
 from tests.matrix.code import CHANGES, OLD
 from tests.unit.runtime.stage import RUN, Stage, World, build
@@ -195,3 +195,11 @@ def test_the_page_has_this_table() -> None:
 def test_every_row_is_there() -> None:
     """Nothing is expected of a change that is none, and every change is expected to do something."""
     assert list(EXPECTED) == list(CHANGES)
+
+
+def test_the_page_knows_every_prospect() -> None:
+    """What each means, and whether it stops a deploy."""
+    text = PAGE.read_text(encoding="utf-8")
+    for prospect, meaning in MEANING.items():
+        stops = "yes" if prospect in STOPPING else "no"
+        assert f"| `{prospect}` | {meaning} | {stops} |" in text

@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.agent import Agent, Budget, Done, Hybrid, NotDone, Price, Retry, Usage, current_call
 from perdure.agent.policy import Durability, Storage
+from perdure.errors import ChildFailed
 
 Statement = list[Any]
 Program = list[list[Statement]]
@@ -90,7 +91,7 @@ def interpreter(request: Request, find: Find, style: int) -> Agent[Any, Any, Any
         program = run.goal
         run.state["log"].append(await _block(agent, run, program[run.state["at"]]))
         run.state["at"] += 1
-        if run.state["at"] == len(program):
+        if run.state["at"] == len(program) and not fails(program):
             run.finish(len(run.state["log"]))
 
     return agent
@@ -150,6 +151,11 @@ def _failing(agent: Agent[Any, Any, Any], request: Request) -> None:
         return str(await request(answer("reserve", value)))
 
 
+def fails(program: Program) -> bool:
+    """Whether its last step asks to fail."""
+    return ["fail"] in program[-1]
+
+
 async def _block(agent: Agent[Any, Any, Any], run: Any, statements: list[Statement]) -> list[Any]:
     return [await _do(agent, run, statement) for statement in statements]
 
@@ -174,6 +180,14 @@ async def _do(agent: Agent[Any, Any, Any], run: Any, statement: Statement) -> An
         case ["draw"]:
             run.now(), run.random(), run.new_id()
             return "drawn"
+        case ["spawn", program, on_cancel]:
+            try:
+                return await run.spawn(agent, program, on_cancel=on_cancel)
+            except ChildFailed as error:
+                return f"child {error.status}"
+        case ["fail"]:
+            run.fail("as it was asked to")
+            return "failing"
         case _:
             raise AssertionError(statement)
 
@@ -212,6 +226,10 @@ def _expected(statement: Statement) -> Any:
             return [answer(tool, value) for tool, value in calls]
         case ["sleep", _]:
             return "slept"
+        case ["spawn", program, _]:
+            return "child failed" if fails(program) else len(program)
+        case ["fail"]:
+            return "failing"
         case _:
             return "drawn"
 
@@ -229,6 +247,24 @@ _DEEP: Mapping[int, tuple[str, ...]] = {
 def draw_program(chance: random.Random, *, steps: int = 3) -> Program:
     """One to `steps` steps of one to three statements."""
     return [[_draw(chance, 0) for _ in range(chance.randint(1, 3))] for _ in range(chance.randint(1, steps))]
+
+
+def draw_family(chance: random.Random, generations: int = 2) -> Program:
+    """The same, with children among the statements, side by side too; some of them fail in the end."""
+    program = draw_program(chance, steps=2)
+    for step in program:
+        for _ in range(chance.randint(0, 2) if generations else 0):
+            step.insert(chance.randint(0, len(step)), _draw_spawn(chance, generations))
+        if generations and chance.random() < 0.5:
+            blocks = [[_draw_spawn(chance, generations)] for _ in range(chance.randint(1, 3))]
+            step.append(["gather", [*blocks, [_draw(chance, 2)]]])
+    if generations < 2 and chance.random() < 0.25:
+        program[-1].append(["fail"])
+    return program
+
+
+def _draw_spawn(chance: random.Random, generations: int) -> Statement:
+    return ["spawn", draw_family(chance, generations - 1), chance.choice(("cancel", "cancel", "wait"))]
 
 
 def _draw(chance: random.Random, depth: int) -> Statement:

@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from perdure import codec
 from perdure.agent import Agent, current_call
@@ -83,6 +83,9 @@ class World:
     seed: int
     chances: Chances = field(default_factory=Chances)
     workers: int = 1
+
+    budgets: ClassVar[bool] = True
+    """Whether runs have limits."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -385,7 +388,8 @@ class World:
         async with Runtime(self.store, [], clock=self.clock) as desk:
             agent = self.agent
             for run_id, program in self.programs.items():
-                await desk.start(agent, run_id, program, budget=draw_budget(self.chance))
+                budget = draw_budget(self.chance) if self.budgets else None
+                await desk.start(agent, run_id, program, budget=budget)
         helpers = [
             *(self.loop.create_task(self.work(slot)) for slot in range(self.workers)),
             self.loop.create_task(self.attend()),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -249,3 +249,31 @@ async def _cancel_waits(sql: psycopg.Connection[Any], queued: asyncio.Future[Any
             " AND pid <> pg_backend_pid()"
         )
         await asyncio.sleep(0.01)
+
+
+async def test_processes_that_write_to_the_same_runs_wait_for_each_other_and_never_in_a_ring(
+    tmp_path: Path,
+) -> None:
+    """Each commit locks the rows of many runs, its own and those it sends to, in whatever order they come."""
+    url, chance = PLACE.at(tmp_path), random.Random(5)
+    async with opened(url) as one, opened(url) as two, opened(url) as three:
+        runs = [f"r{number}" for number in range(12)]
+        claimed = ["c0", "c1"]
+        for run_id in (*runs, *claimed):
+            await one.create(new_run(run_id))
+        sent: list[Awaitable[object]] = []
+        for number in range(300):
+            store = (one, two, three)[number % 3]
+            sent.append(store.deliver(message(chance.choice((*runs, *claimed)), f"m{number}")))
+            targets = tuple(message(to, f"o{number}") for to in chance.sample(runs, 3))
+            if number % 5 == 0:
+                sent.append(store.claim(Claim(f"w{number}", 0.001, run_id=chance.choice(claimed))))
+            if number < len(runs):
+                sent.append(store.append(Batch(runs[number], 0, 1, events(2, 2), outbox=targets)))
+        outcomes = await asyncio.gather(*sent, return_exceptions=True)
+        assert [outcome for outcome in outcomes if isinstance(outcome, BaseException)] == []
+        rows = [await two.load(run_id) for run_id in (*runs, *claimed)]
+        assert sum(loaded.row.inbox for loaded in rows) == 300 + 3 * len(runs)
+        assert [[item.position for item in loaded.inbox] for loaded in rows] == [
+            list(range(1, loaded.row.inbox + 1)) for loaded in rows
+        ]

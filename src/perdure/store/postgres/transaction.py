@@ -70,7 +70,10 @@ _CREATE = f"""
     ON CONFLICT (run_id) DO NOTHING RETURNING run_id
 """
 _LOOK = f"SELECT {COLUMNS} FROM unnest(%s::text[]) AS u(run_id) JOIN perdure_run r USING (run_id)"
-_LOCK = f"{_LOOK} ORDER BY r.run_id FOR NO KEY UPDATE OF r"
+_LOCK = f"""
+    SELECT {COLUMNS} FROM unnest(%s::text[]) AS u(run_id) CROSS JOIN LATERAL (
+        SELECT * FROM perdure_run p WHERE p.run_id = u.run_id FOR NO KEY UPDATE) r
+"""
 _GONE = "SELECT run_id FROM perdure_gone WHERE run_id = ANY(%s::text[])"
 _KNOWN = """
     SELECT i.run_id, i.id, i.position FROM unnest(%s::text[], %s::text[]) AS u(run_id, id)

@@ -26,7 +26,7 @@ def lab() -> None:
 
 
 @lab.command(short_help="Storage models on paper, and on real stores under SIGKILL.")
-@click.option("--steps", type=click.IntRange(2, 100_000), default=200, show_default=True)
+@click.option("--steps", type=click.IntRange(2, 5_000), default=200, show_default=True)
 @click.option("--size", type=click.IntRange(1), default=300, show_default=True, help="Bytes of a message.")
 @click.option(
     "--every", type=click.IntRange(1), multiple=True, help="Snapshot interval (repeat). Default 5, 20, 50."

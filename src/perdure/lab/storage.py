@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from perdure.journal.live import LINGER_SECONDS, PENDING_EVENTS, UNACKED_EVENTS
 from perdure.lab import experiment, model, server
 from perdure.lab.experiment import INSTALL, STORES, Measured, Plan
 from perdure.lab.plot import COLOURS, short
@@ -212,6 +213,13 @@ class Storage:
                 f"A kill and its resume wrote {size(each)} more: opening, bringing the write-ahead log home,"
                 " a claim."
             )
+        resumed = [seconds for one in self.measured if one.store == "sqlite" for seconds in one.resumed]
+        opened = statistics.median(one.opened for one in self.measured if one.store == "sqlite")
+        yield (
+            f"A new process opened the file in {span(opened)} and made the run's next model call"
+            f" {span(statistics.median(resumed))} later (medians of {len(resumed)} resumes, whatever the"
+            f" storage)."
+        )
         between = sum(place in ("answered", "ended") for place in log.places)
         yield (
             f"Of {len(log.at)} kills {between} struck between a reply and the commit of its step;"
@@ -222,8 +230,9 @@ class Storage:
             yield (
                 f"With durability `effects`, the default, nothing waits for the disk until something leaves"
                 f" the run: {loose.commits} writes instead of {log.commits}, and {loose.again} calls again,"
-                f" as a model that takes no time gets ahead of the disk. What a crash redoes is bounded by"
-                f" 128 events or 5 ms, whichever comes first."
+                f" as a model that takes no time gets ahead of the disk: events gather for"
+                f" {span(LINGER_SECONDS)} or until there are {PENDING_EVENTS}, and at most"
+                f" {UNACKED_EVENTS:,} are on their way."
             )
         memory = next((one for one in self.measured if not one.survives), None)
         if memory is not None:

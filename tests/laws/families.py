@@ -13,6 +13,7 @@ from typing import Any
 from perdure import codec
 from perdure.errors import RunEnded
 from perdure.journal import history, load, verify
+from perdure.state import events as e
 from perdure.state.fold import fold_all
 from perdure.state.record import RunRecord
 from perdure.store.protocol import Message, Query
@@ -68,7 +69,7 @@ class FamilyWorld(World):
             said += self._ended(run_id, record, records)
             self.ends[record.ended or "open"] = self.ends.get(record.ended or "open", 0) + 1
             found += [f"seed {self.seed}, {run_id}: {what}" for what in said]
-        said = [*kin_offences(family), *self._rows_moved(), *self._acted_late()]
+        said = [*kin_offences(family), *self._outlived(family), *self._rows_moved(), *self._acted_late()]
         return found + [f"seed {self.seed}: {what}" for what in said]
 
     def _ended(self, run_id: str, record: RunRecord, records: dict[str, RunRecord]) -> Iterator[str]:
@@ -82,6 +83,14 @@ class FamilyWorld(World):
             yield f"it ended as {record.ended}"
         if not self._alike(log, due):
             yield f"the log is {log}, not {due}"
+
+    def _outlived(self, family: dict[str, list[e.Event]]) -> Iterator[str]:
+        """A parent ends after its children: here all is written by one clock."""
+        for run_id, events in family.items():
+            first = events[0].body
+            parent = family.get(first.parent or "") if isinstance(first, e.RunStarted) else None
+            if parent and parent[-1].at < events[-1].at:
+                yield f"{first.parent} has ended before its child {run_id}"  # type: ignore[union-attr]
 
     def _may_be_cancelled(self, run_id: str, records: dict[str, RunRecord]) -> bool:
         at: str | None = run_id

@@ -278,7 +278,7 @@ class World:
     async def _say(self, desk: Runtime, run_id: str, held: RunRecord) -> None:
         assert held.held is not None
         reason = held.held.reason
-        if reason == "poison":
+        if reason in ("poison", "tool-error"):
             await desk.release(run_id, by="ada")
         elif reason == "unknown-outcome":
             call = held.calls[held.held.path]

@@ -252,6 +252,8 @@ class Runtime(Desk):
             left: RunRecord | None = None
             for one in claimed:
                 left = await drive(self.host, agent, one, since, check=check)
+                if left is not None and left.ended is not None:  # nothing follows an end
+                    return outcome_of(agent, one.row, left, self._address)
             row = await self.store.row(run_id)
             if row.terminal or (row.status == "held" and not row.pending and row.worker is None):
                 if left is not None and left.seq == row.seq:  # nobody has written since: no need to read it

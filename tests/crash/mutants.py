@@ -35,7 +35,7 @@ def _patch(owner: Any, name: str, value: Any) -> None:
 def intent_not_awaited() -> None:
     """The act does not wait for its intent, which goes to disk with whatever comes next."""
 
-    async def intend(self: Any, body: Any, fences: Any) -> None:
+    async def intend(self: Any, body: Any, fences: Any, *, alone: bool = False) -> None:
         self._queue((body,), ())
 
     _patch(live.Journal, "intend", intend)
@@ -200,8 +200,8 @@ def cancel_not_fenced() -> None:
     async def look_away(self: Any) -> None:
         return
 
-    async def blind(self: Any, body: Any, fences: Any) -> None:
-        await intend(self, body, live.Fences())
+    async def blind(self: Any, body: Any, fences: Any, *, alone: bool = False) -> None:
+        await intend(self, body, live.Fences(), alone=alone)
 
     _patch(live.Journal, "intend", blind)
     _patch(drive.Drive, "glance", look_away)

@@ -34,7 +34,7 @@ from perdure.store.protocol import (
     Stored,
     Tx,
 )
-from perdure.store.sqlite import writer
+from perdure.store.sqlite import wal
 
 TOTAL = 26
 """Events of a whole life."""
@@ -67,7 +67,7 @@ def some(first: int, last: int) -> tuple[Stored, ...]:
 
 async def live(path: Path, tell: Tell) -> None:
     """Live on from whatever is there, to the end of run r, and remove run s."""
-    writer.CHECKPOINT_PAGES = 24  # so that checkpoints happen in so short a life
+    wal.CHECKPOINT_PAGES = 24  # so that checkpoints happen in so short a life
     store = SQLiteStore(path, busy_seconds=5, reserve_bytes=1 << 16)
     try:
         await store.open()

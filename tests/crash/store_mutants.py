@@ -20,12 +20,12 @@ def acknowledged_early() -> None:
     """An append is acknowledged before its commit."""
     attempt = writer.Writer._attempt
 
-    def early(self: Any, jobs: Any) -> Any:
+    def early(self: Any, jobs: Any, *, here: bool = False) -> Any:
         batches = [job for job in jobs if isinstance(job.work, Batch) and job.work.act is None]
         guesses = [writer.Outcome(job, Appended(job.work.after + len(job.work.events), 0)) for job in batches]
         self._settle(guesses, True)
         time.sleep(0.002)
-        return attempt(self, jobs)
+        return attempt(self, jobs, here=here)
 
     writer.Writer._attempt = early  # type: ignore[method-assign]
 

@@ -56,22 +56,24 @@ class Fences(Struct, frozen=True):
 _Intended: TypeAlias = tuple[tuple[e.AnyBody, ...], Fences, asyncio.Future[None]]
 """What one branch intends, what must hold for it, and who waits for it."""
 
-_PROGRESS = (e.CallSettled, e.CallReconciled, e.CallLate, e.WaitClosed, e.StepCommitted)
+_PROGRESS = frozenset({e.CallSettled, e.CallReconciled, e.CallLate, e.WaitClosed, e.StepCommitted})
 
 
 def _is_progress(body: e.AnyBody) -> bool:
     """Whether the run has got on by this. A premise that is read again is no progress: each claim does so."""
-    return isinstance(body, _PROGRESS) or (isinstance(body, e.FactRead) and not body.check)
+    return type(body) in _PROGRESS or (isinstance(body, e.FactRead) and not body.check)
 
 
-_VITAL = (
-    e.CallUnknown,
-    e.CallReconciled,
-    e.CallLate,
-    e.CancelRequested,
-    e.RunHeld,
-    e.RunReleased,
-    e.RunFinished,
+_VITAL = frozenset(
+    {
+        e.CallUnknown,
+        e.CallReconciled,
+        e.CallLate,
+        e.CancelRequested,
+        e.RunHeld,
+        e.RunReleased,
+        e.RunFinished,
+    }
 )
 """Beside the receipts of acts: what is written even where new intents have no room any more."""
 
@@ -213,23 +215,30 @@ class Journal:
         if self._early or self._early_taken:
             bodies, taken = (*self._early, *bodies), (*self._early_taken, *taken)
             self._early, self._early_taken = [], []
-        receipts = [
-            (body, self.record.calls[body.path])
-            for body in bodies
-            if isinstance(body, e.CallSettled)
-            and body.head is None
-            and self.record.calls[body.path].effect != "read"
-        ]
+        receipts = self._receipts(bodies)
         if self.failure is not None:
             self.refused.extend(receipts)
             raise self.failure
         for body in bodies:
             self._pending.append(self._encode(body))
-        self._pending_receipts.extend(receipts)
-        self._pending_taken.extend(taken)
-        self._taken = max(self._taken, *taken) if taken else self._taken
-        if receipts or any(isinstance(body, _VITAL) for body in bodies):
+            if type(body) in _VITAL:
+                self._vital = True
+        if receipts:
+            self._pending_receipts.extend(receipts)
             self._vital = True
+        if taken:
+            self._pending_taken.extend(taken)
+            self._taken = max(self._taken, *taken)
+
+    def _receipts(self, bodies: Sequence[e.AnyBody]) -> list[Receipt]:
+        """Which of these facts are outcomes of acts, and of which."""
+        receipts: list[Receipt] = []
+        for body in bodies:
+            if type(body) is e.CallSettled and body.head is None:
+                call = self.record.calls[body.path]
+                if call.effect != "read":
+                    receipts.append((body, call))
+        return receipts
 
     def _encode(self, body: e.AnyBody, *, whole: bool = False) -> Stored:
         """Number, fold, frame and chain one fact. `whole`: large values stay in the frame."""
@@ -247,7 +256,8 @@ class Journal:
             self._pending_bytes += sum([len(blob.data) for blob in blobs])
             data = codec.pack(e.Event(event.seq, event.at, event.epoch, slim))
         self.record = record
-        self._moved = self._moved or _is_progress(body)
+        if not self._moved:
+            self._moved = _is_progress(body)
         if type(body) is e.CallIntended:
             if body.head.effect != "read":
                 self._acting.add(body.path)
@@ -261,16 +271,16 @@ class Journal:
 
     # -- flush and barrier
 
-    def flush(self) -> asyncio.Future[Appended] | None:
-        """Hand what has gathered to the store; returns the newest future.
+    def flush(self, *, urgent: bool = False) -> asyncio.Future[Appended] | None:
+        """Hand what has gathered to the store; returns the newest future, or None if nothing was ever sent.
 
-        Or None if nothing was ever sent.
+        `urgent`: the run waits for it.
         """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if (self._pending or self._pending_taken or self._told) and self.failure is None:
-            self._send(Batch(self.run_id, self.epoch, self._sent, **self._take()))
+            self._send(Batch(self.run_id, self.epoch, self._sent, urgent=urgent, **self._take()))
         return self._last
 
     def _take(self) -> dict[str, Any]:
@@ -354,7 +364,7 @@ class Journal:
         if self._early or self._early_taken:
             async with self._lock:
                 self._add_early()
-        await self._settle(self.flush())
+        await self._settle(self.flush(urgent=True))
         if self.failure is not None:
             raise self.failure
 
@@ -376,18 +386,24 @@ class Journal:
 
     # -- fenced appends and transactional calls
 
-    async def intend(self, bodies: Sequence[e.AnyBody], fences: Fences) -> None:
+    async def intend(self, bodies: Sequence[e.AnyBody], fences: Fences, *, alone: bool = False) -> None:
         """Append facts durably, or none of them if a fence no longer holds (InboxMoved, Expired).
 
-        What several branches intend at the same time shares one commit, and one refusal.
+        What several branches intend at the same time shares one commit, and one refusal. `alone`: the run has
+        no other branch now, so that there is nobody to wait for.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._fenced.append((tuple(bodies), fences, done))
-        if self._leader is None or self._leader.done():
-            # A task of its own: it begins when the other branches have had their turn, and nobody cancels it.
-            self._leader = asyncio.get_running_loop().create_task(self._lead())
-            self._leader.add_done_callback(self._led)
-        cancelled = await outlast(done)
+        if alone and not self._fenced and not self._lock.locked():
+            async with self._lock:
+                cancelled = await self._write_fenced([(tuple(bodies), fences, done)])
+                self._add_early()
+        else:
+            self._fenced.append((tuple(bodies), fences, done))
+            if self._leader is None or self._leader.done():
+                # A task of its own: it begins when the other branches had their turn, and nobody cancels it.
+                self._leader = asyncio.get_running_loop().create_task(self._lead())
+                self._leader.add_done_callback(self._led)
+            cancelled = await outlast(done)
         error = done.exception()
         if (error := cancelled or error) is not None:
             raise error
@@ -406,12 +422,14 @@ class Journal:
             for _, _, done in group:
                 done.set_exception(StoreError("the event loop ended before an intent was written"))
 
-    async def _write_fenced(self, group: list[_Intended]) -> None:
+    async def _write_fenced(self, group: list[_Intended]) -> asyncio.CancelledError | None:
+        """Write what a group intends, and tell each of them. Returns a cancellation that came meanwhile."""
         saved = (self.record, self._digest, self._tail_bytes)
+        cancelled: asyncio.CancelledError | None = None
         try:
             self._add_early()
             if not (group := self._unmoved(group)):
-                return
+                return None
             self.flush()
             saved = (self.record, self._digest, self._tail_bytes)
             events = tuple(self._encode(body) for bodies, _, _ in group for body in bodies)
@@ -426,8 +444,9 @@ class Journal:
                 blobs=parts["blobs"],
                 inbox_seen=min(seen) if seen else None,
                 not_after=min(until) if until else None,
+                urgent=True,
             )
-            error = await self._try(batch)
+            error, cancelled = await self._try(batch)
         except Exception as failure:  # noqa: BLE001  (every branch must be told)
             error = failure
         if error is not None and (self.failure is None or _leaves_whole(error)):
@@ -440,6 +459,7 @@ class Journal:
                 done.set_exception(error)
             else:
                 done.set_result(None)
+        return cancelled
 
     def _unmoved(self, group: list[_Intended]) -> list[_Intended]:
         """Refuse at once what the store would: a message has been taken that an intent knew nothing of.
@@ -452,21 +472,24 @@ class Journal:
                 done.set_exception(InboxMoved(what, run_id=self.run_id))
         return [one for one in group if not one[2].done()]
 
-    async def _try(self, batch: Batch) -> BaseException | None:
-        """Write one batch apart from the rest; a refused fence or a full disk leaves the journal usable."""
+    async def _try(self, batch: Batch) -> tuple[BaseException | None, asyncio.CancelledError | None]:
+        """Write one batch apart from the rest; a refused fence or a full disk leaves the journal usable.
+
+        Returns why it was not written, and a cancellation that came meanwhile.
+        """
         if self.failure is not None:
-            return self.failure
+            return self.failure, None
         self.commits += 1
         batch = self._marked(batch)
         future = self.store.append(batch)
         self._last = future
-        await outlast(future)
+        cancelled = await outlast(future)
         if (error := future.exception()) is None:
             self._mark(batch)
             self._sent += len(batch.events)
         elif not _leaves_whole(error):
             self._fail(error)
-        return error
+        return error, cancelled
 
     async def transact(
         self, act: Callable[[Tx], Sequence[e.AnyBody]], *, seconds: float, fences: Fences
@@ -562,6 +585,7 @@ class Journal:
                 row=change,
                 release=True,
                 outbox=tuple(outbox),
+                urgent=True,
                 **self._take(),
             )
             self.closed = True

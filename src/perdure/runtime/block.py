@@ -50,6 +50,10 @@ _IMMUTABLE: Final[frozenset[type]] = ATOMS | {
 }
 
 
+_SAME_IF_EQUAL: Final[frozenset[type]] = frozenset({type(None), bool, int, str, bytes})
+"""Two values of one of these types that are equal are the same: no float, for 0.0 equals -0.0."""
+
+
 # ---------------------------------------------------------------------------------------- kinds of records
 
 
@@ -242,7 +246,9 @@ class Block:
         "_columns",
         "_containers",
         "_copies",
+        "_exact",
         "_held",
+        "_kinds",
         "_spans",
         "_twin_dicts",
         "_twin_keys",
@@ -254,6 +260,8 @@ class Block:
         self._spans: list[_Span] = []
         self._containers: list[Any] = []
         self._held: list[Any] = []
+        self._kinds: list[type] = []
+        self._exact = True  # every value that is held is the same as any that equals it and has its type
         self._copies: list[Any] = []
         self._twins: list[int] = []
         self._twin_dicts: list[dict[str, Any]] = []
@@ -262,8 +270,12 @@ class Block:
         self.compared: list[int] = []
 
     def add(self, start: int, values: list[Any], stored: list[Any]) -> None:
-        """Watch more elements, just restored from `stored`; `start` is the index in the list of the first."""
-        if len(values) < BULK or not (_are_frozen(values, stored) or self._add_flat(start, values, stored)):
+        """Watch more elements (one or more), just restored from `stored`; `start`: the index of the first."""
+        if type(values[0]) is dict:
+            at_once = self._add_flat(start, values, stored)
+        else:
+            at_once = len(values) >= BULK and _are_frozen(values, stored)
+        if not at_once:
             for at, (value, other) in enumerate(zip(values, stored, strict=True), start):
                 self._add(at, value, other)
 
@@ -289,10 +301,16 @@ class Block:
         self._twins_in(
             values, [at for at, value in enumerate(values) if len(set(value.values())) < len(value)]
         )
-        self._containers += values
-        self._held += held
-        self._copies += map(dict.copy, values)
+        self._hold(values, held, kinds)
         return True
+
+    def _hold(self, containers: list[Any], held: list[Any], kinds: list[type]) -> None:
+        """Note what these containers hold now."""
+        self._containers += containers
+        self._held += held
+        self._kinds += kinds
+        self._exact = self._exact and _SAME_IF_EQUAL.issuperset(kinds)
+        self._copies += [container.copy() for container in containers]
 
     def _twins_in(self, containers: list[Any], places: Iterable[int]) -> None:
         """Note containers, about to be added, in which keys may change places unseen."""
@@ -320,9 +338,8 @@ class Block:
         if containers:
             swapping = [at for at, one in enumerate(containers) if type(one) is dict and _may_swap(one)]
             self._twins_in(containers, swapping)
-            self._containers += containers
-            self._held += look_below(containers)
-            self._copies += [container.copy() for container in containers]
+            held = look_below(containers)
+            self._hold(containers, held, list(map(type, held)))
         rows = [self._add_record(record) for record in records]
         span = slice(first, len(self._containers)), slice(first_held, len(self._held))
         self._spans.append(_Span(at, *span, rows))
@@ -357,7 +374,7 @@ class Block:
         self._twin_dicts = [self._containers[place] for place in self._twins]
         self._twin_keys = [key for place in self._twins for key in self._copies[place]]
         del self._spans[count:], self._containers[first:], self._copies[first:]
-        del self._held[gone[0].held.start :]
+        del self._held[gone[0].held.start :], self._kinds[gone[0].held.start :]
 
     def suspects(self) -> list[int]:
         """Indices of the elements that may have changed inside, in order."""
@@ -380,11 +397,22 @@ class Block:
     def _intact(self) -> bool:
         """Does everything below the elements hold the same objects still, in the same order?"""
         if self._containers and not (
-            self._holds_the_same(self._containers, self._held, self._copies)
+            self._holds_what_it_held()
             and (not self._twins or list(chain.from_iterable(self._twin_dicts)) == self._twin_keys)
         ):
             return False
         return all(column.intact() for column in self._columns.values())
+
+    def _holds_what_it_held(self) -> bool:
+        """`_holds_the_same` of all containers. Lists compare identical values in C, so that equality is asked
+        in place of identity where it says as much.
+        """
+        if not self._exact:
+            return self._holds_the_same(self._containers, self._held, self._copies)
+        held = look_below(self._containers)
+        return (
+            list(map(type, held)) == self._kinds and held == self._held and self._containers == self._copies
+        )
 
     def _these_intact(self, spans: list[_Span]) -> bool:
         part = slice(spans[0].containers.start, spans[-1].containers.stop)

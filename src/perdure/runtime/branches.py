@@ -11,8 +11,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from perdure.errors import Signal
 from perdure.journal.outlast import outlast
@@ -23,8 +24,7 @@ Work: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
 """What one branch does."""
 
 
-@dataclass
-class Ended:
+class Ended(Struct, eq=False):
     """How a branch ended. `error` may be a signal: the branch is blocked."""
 
     value: Any

@@ -376,7 +376,9 @@ async def _intend(wanted: Wanted, call: Call) -> bool:
             continue
         reached("intent.write")
         try:
-            await drive.journal.intend((*wanted.grounds.facts, _intent(wanted, call)), _fences(wanted))
+            alone = wanted.branch.prefix == wanted.execution.prefix  # no gather is under way
+            facts = (*wanted.grounds.facts, _intent(wanted, call))
+            await drive.journal.intend(facts, _fences(wanted), alone=alone)
             return True
         except (InboxMoved, Expired):
             await drive.read_inbox()

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
+
+from msgspec import Struct, field
 
 from perdure import codec
 from perdure.agent import Agent, Principal, Providers
@@ -36,8 +37,7 @@ GLANCE_SECONDS = 1.0
 """A live run that intends nothing looks for messages this often."""
 
 
-@dataclass
-class Host:
+class Host(Struct, eq=False):
     """What the runs of one process share. `known`: the agents that this process has come across, by name."""
 
     store: Store
@@ -47,12 +47,11 @@ class Host:
     providers: Providers
     threads: ThreadPoolExecutor
     worker: str
-    known: dict[str, Agent[Any, Any, Any]] = field(default_factory=dict)
+    known: dict[str, Agent[Any, Any, Any]] = {}
     chunks: Chunks = field(default_factory=Chunks)
 
 
-@dataclass
-class Drive:
+class Drive(Struct, eq=False):
     """One claimed run. `inbox_seen` is the position up to which its messages were read.
 
     `stopping`: this process is to do nothing more for it. `reading`: the facts that are being read for calls
@@ -70,10 +69,10 @@ class Drive:
     check: bool = False
     stopping: bool = False
     publish: Voice | None = None
-    purse: Purse = field(init=False, default_factory=Purse)
-    reading: WeakValueDictionary[str, asyncio.Lock] = field(init=False, default_factory=WeakValueDictionary)
-    _looked: float = field(init=False)
-    _reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    purse: Purse = field(default_factory=Purse)
+    reading: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _looked: float = 0.0
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self._looked = self.host.clock.monotonic()

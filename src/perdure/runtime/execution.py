@@ -128,7 +128,8 @@ class Execution:
     lives: list[Live] | None = None
 
     def __post_init__(self) -> None:
-        record = self.record
+        self._journal = self.drive.journal
+        record = self._journal.record
         self.replay = Replay(record)
         self.awaiting = {asked.path for asked in record.approvals.values() if asked.open}
         restart = f"r{record.restart}" if record.restart else ""
@@ -139,7 +140,7 @@ class Execution:
     @property
     def record(self) -> RunRecord:
         """The run as folded so far."""
-        return self.drive.journal.record
+        return self._journal.record
 
     def forbid(self, branch: Branch) -> None:
         """What a message may forbid: unwinds the branch if the run is cancelled or held.

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.clock import Clock
 from perdure.errors import StoreError
@@ -32,8 +33,7 @@ FENCE = 0.1
 """A lease is given up when only this part of its time is left."""
 
 
-@dataclass
-class _Held:
+class _Held(Struct, eq=False):
     until: float
     lost: Callable[[], None]
 

@@ -99,7 +99,7 @@ class Unwritten(Journal):
     def _send(self, batch: object) -> Any:
         raise AssertionError("a rehearsal writes nothing")
 
-    async def intend(self, *_: object) -> None:
+    async def intend(self, *_: object, **__: object) -> None:
         """Nothing is intended in a rehearsal."""
         self._send(None)
 
@@ -111,7 +111,7 @@ class Unwritten(Journal):
     async def barrier(self) -> None:
         """Nothing is durable that was not before."""
 
-    def flush(self) -> Any:
+    def flush(self, *, urgent: bool = False) -> Any:
         """There is nothing to hand on."""
         found: Appended | None = None
         return found

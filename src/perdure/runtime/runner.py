@@ -97,9 +97,11 @@ async def drive(
             except asyncio.CancelledError as error:
                 cancelled = error
                 runner.stop()
-        ending = asyncio.create_task(runner.end(_failure_of(work)), name=f"end of run {run_id}")
-        cancelled = await outlast(ending) or cancelled
-        ending.result()
+        failure = _failure_of(work)
+        if failure is not None or runner.lost or runner.stopped:
+            ending = asyncio.create_task(runner.end(failure), name=f"end of run {run_id}")
+            cancelled = await outlast(ending) or cancelled
+            ending.result()
     finally:
         host.leases.drop(run_id, runner.lose)
         runner.abandon()

@@ -72,7 +72,7 @@ class Wanted(Struct, eq=False):
     @property
     def call(self) -> CallRecord | None:
         """What is recorded of it."""
-        return self.execution.record.calls.get(self.path)
+        return self.execution.drive.journal.record.calls.get(self.path)
 
     @property
     def settled(self) -> bool:

@@ -22,11 +22,11 @@ from perdure.state.facts import remember
 from perdure.state.ledger import reserve, settle, settle_all
 from perdure.state.patch import Work
 from perdure.state.record import (
+    NOT_INTERRUPTED,
     ApprovalRecord,
     CallRecord,
     Grant,
     Hold,
-    Interruption,
     Ledger,
     Pause,
     RunRecord,
@@ -76,6 +76,8 @@ def _new_lease(record: RunRecord, ledger: Ledger, event: e.Event) -> RunRecord:
 def recorded_values(record: RunRecord) -> dict[int, bytes]:
     """The values that the open step has recorded, by event: what a patch or an argument may refer to."""
     values = {call.seq: call.value for call in record.calls.values() if call.seq}
+    if not record.waits:
+        return values
     for wait in record.waits.values():
         if wait.signal is not None:
             values[wait.signal.seq] = wait.value
@@ -393,7 +395,8 @@ def _raised(record: RunRecord, event: e.Event, body: e.BudgetRaised, work: Work)
 def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, work: Work) -> Changes:
     if body.number != record.step + 1:
         raise Damaged(f"step {body.number} is committed after step {record.step}", seq=event.seq)
-    state = work.apply(record.state, body.patch, recorded_values(record))
+    values = recorded_values(record)
+    state = work.apply(record.state, body.patch, values)
     return {
         "state": state,
         "step": body.number,
@@ -404,8 +407,8 @@ def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, work: W
         "approvals": {},
         "spent": replace(record.spent, steps=record.spent.steps + 1),
         "begun": event.seq,
-        "interruption": interruption.of_step(record.interrupted, record.calls, recorded_values(record)),
-        "interrupted": Interruption(),
+        "interruption": interruption.of_step(record.interrupted, record.calls, values),
+        "interrupted": NOT_INTERRUPTED,
     }
 
 

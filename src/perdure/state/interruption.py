@@ -13,7 +13,14 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from perdure.state.events import Argument, FactChanged, Ref
-from perdure.state.record import CallRecord, ChangeRecord, DoneRecord, Interruption, Pause
+from perdure.state.record import (
+    NOT_INTERRUPTED,
+    CallRecord,
+    ChangeRecord,
+    DoneRecord,
+    Interruption,
+    Pause,
+)
 
 MOST: Final = 20
 """So many entries of each kind are kept."""
@@ -42,7 +49,7 @@ def of_step(
 ) -> Interruption:
     """What the next step is told of one that ended with these calls: nothing if it was not interrupted."""
     if not known.pauses:
-        return Interruption()
+        return NOT_INTERRUPTED
     acts = [call for call in calls.values() if call.effect != "read" and call.settled]
     done, gone = _newest(tuple(_done(call, values) for call in acts))
     return replace(known, done=done, left_out=known.left_out + gone)

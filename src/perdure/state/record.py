@@ -258,6 +258,10 @@ class Interruption(Struct, frozen=True, array_like=True):
     left_out: int = 0
 
 
+NOT_INTERRUPTED = Interruption()
+"""Nothing happened around a step."""
+
+
 class RunRecord(Struct, frozen=True, array_like=True):
     """A run, folded up to event `seq`."""
 
@@ -291,8 +295,8 @@ class RunRecord(Struct, frozen=True, array_like=True):
     trace: str = ""
     begun: int = 0  # the event after which the open step began
     facts: Facts = Facts()
-    interruption: Interruption = Interruption()  # before the open step
-    interrupted: Interruption = Interruption()  # in the open step, for the next one
+    interruption: Interruption = NOT_INTERRUPTED  # before the open step
+    interrupted: Interruption = NOT_INTERRUPTED  # in the open step, for the next one
     accepted: bytes = b""  # the digest of the code's manifest to which a person said yes
     compensate: bool = False  # a cancel asked for what was done to be undone
     undo: tuple[Owed, ...] | None = None  # what is undone, in this order; None: not looked up

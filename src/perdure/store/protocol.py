@@ -200,7 +200,8 @@ class Batch(msgspec.Struct, frozen=True):
 
     `keep_snapshots` leaves older snapshots beside a new one; else only the newest is kept. `release` gives
     the lease back. `reserve` allows the batch to use the room that is kept for a full disk: for receipts,
-    verdicts and ends, not for intents.
+    verdicts and ends, not for intents. `urgent`: its run can do nothing before it is durable; a store may
+    write it before `append` returns, if nobody else is kept waiting by that.
     """
 
     run_id: str
@@ -219,6 +220,7 @@ class Batch(msgspec.Struct, frozen=True):
     release: bool = False
     keep_snapshots: bool = False
     reserve: bool = False
+    urgent: bool = False
 
 
 class Appended(msgspec.Struct, frozen=True):

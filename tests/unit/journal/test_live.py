@@ -102,19 +102,20 @@ async def test_facts_intended_together_share_a_write() -> None:
     assert await book.durable() == 17
 
 
-async def test_a_fence_that_no_longer_holds_refuses_the_intent_alone() -> None:
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_fence_that_no_longer_holds_refuses_the_intent_alone(alone: bool) -> None:
     """What was appended before is written; the journal goes on, and the same fact may be intended again."""
     book = await opened()
     await book.journal.append(receipt(0))
     await book.store.deliver(Message(RUN, "m-1", "cancel", codec.encode({"by": "ada"})))
-    refused = asyncio.create_task(book.journal.intend([intent(1)], Fences(0)))
+    refused = asyncio.create_task(book.journal.intend([intent(1)], Fences(0), alone=alone))
     await turn()
     book.disk.commit()
     with pytest.raises(InboxMoved):
         await refused
     assert "1:1" not in book.journal.record.calls
     assert await book.durable() == 2
-    again = asyncio.create_task(book.journal.intend([intent(1)], Fences(1)))
+    again = asyncio.create_task(book.journal.intend([intent(1)], Fences(1), alone=alone))
     await turn()
     book.disk.commit()
     await again
@@ -123,12 +124,13 @@ async def test_a_fence_that_no_longer_holds_refuses_the_intent_alone() -> None:
     assert (await verify(book.store, RUN)).ok
 
 
-async def test_several_facts_of_one_intent_are_written_together_or_not_at_all() -> None:
+@pytest.mark.parametrize("alone", [False, True])
+async def test_several_facts_of_one_intent_are_written_together_or_not_at_all(alone: bool) -> None:
     book = await opened()
     await book.store.deliver(Message(RUN, "m-1", "cancel", codec.encode({"by": "ada"})))
     bodies: list[e.AnyBody] = [receipt(0), intent(1)]
     for seen, written in ((0, 0), (1, 2)):
-        task = asyncio.create_task(book.journal.intend(bodies, Fences(seen)))
+        task = asyncio.create_task(book.journal.intend(bodies, Fences(seen), alone=alone))
         await turn()
         book.disk.commit()
         found = (await asyncio.gather(task, return_exceptions=True))[0]
@@ -170,10 +172,30 @@ async def test_a_cancelled_intent_is_written_all_the_same_and_its_siblings_go_on
     assert await book.durable() == 4
 
 
-async def test_what_is_appended_during_a_fenced_write_comes_behind_it() -> None:
+async def test_a_cancelled_intent_of_a_run_without_branches_is_written_all_the_same() -> None:
+    book = await opened()
+    task = asyncio.create_task(book.journal.intend([intent(0)], Fences(0), alone=True))
+    await turn()
+    assert len(book.disk.queue) == 1
+    for _ in range(2):
+        task.cancel()
+        await turn()
+        assert not task.done()
+    book.disk.commit()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert book.journal.record.calls["1:0"].standing == "open"
+    assert await book.durable() == 2
+    await book.journal.append(receipt(1))
+    await book.flushed()
+    assert (await verify(book.store, RUN)).ok
+
+
+@pytest.mark.parametrize("alone", [False, True])
+async def test_what_is_appended_during_a_fenced_write_comes_behind_it(alone: bool) -> None:
     """Also for who cannot wait, and for who is cancelled while waiting: no fact is lost."""
     book = await opened()
-    fenced = asyncio.create_task(book.journal.intend([intent(0)], Fences(0)))
+    fenced = asyncio.create_task(book.journal.intend([intent(0)], Fences(0), alone=alone))
     await turn()
     book.journal.append_soon(receipt(1))
     waiting = asyncio.create_task(book.journal.append(receipt(2)))

@@ -14,7 +14,7 @@ import pytest
 from perdure.errors import DiskFull, StaleEpoch
 from perdure.store import SQLiteStore
 from perdure.store.protocol import Batch, Claim, RowChange
-from perdure.store.sqlite import writer
+from perdure.store.sqlite import wal
 from perdure.store.sqlite.place import Place, Reserve
 from perdure.testing.contract.trial import event, events, message, new_run, refused
 from tests.unit.store.test_sqlite_file import opened
@@ -94,8 +94,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 async def test_on_a_full_disk_receipts_and_removals_still_work(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "RECLAIM_SECONDS", 0.0)
-    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 20)  # a log far smaller than the reserve, as by default
+    monkeypatch.setattr(wal, "RECLAIM_SECONDS", 0.0)
+    monkeypatch.setattr(wal, "CHECKPOINT_PAGES", 20)  # a log far smaller than the reserve, as by default
     path = small_disk / "runs.db"
     async with opened(path, reserve_bytes=512 << 10) as store:
         for run_id in ("r", "done"):
@@ -107,7 +107,7 @@ async def test_on_a_full_disk_receipts_and_removals_still_work(
             last = await fill(store, "r", last, size)
         print(f"full after {last} events; {os.statvfs(small_disk).f_bavail * 4096} bytes left")
         assert (await store.stats()).facts["reserve"] == "524288 bytes"
-        monkeypatch.setattr(writer, "RECLAIM_SECONDS", 3600.0)
+        monkeypatch.setattr(wal, "RECLAIM_SECONDS", 3600.0)
         for _ in range(20):
             last = (await store.append(Batch("r", 1, last, events(last + 1, last + 1), reserve=True))).seq
             with refused(DiskFull):
@@ -124,7 +124,7 @@ async def test_on_a_full_disk_receipts_and_removals_still_work(
         end = Batch("done", 1, 59, row=RowChange(status="succeeded", terminal=True), reserve=True)
         await store.append(end)
         await store.drop("done", (b"key",))
-        monkeypatch.setattr(writer, "RECLAIM_SECONDS", 0.0)
+        monkeypatch.setattr(wal, "RECLAIM_SECONDS", 0.0)
         assert await fill_once(store, last) == last + 1
         assert (await store.stats()).facts["reserve"] == "524288 bytes"
         await store.deliver(message("r", "m"))

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from perdure.store.protocol import Batch
-from perdure.store.sqlite import writer
+from perdure.store.sqlite import wal
 from perdure.store.sqlite.connection import WAL_LIMIT_BYTES
 from perdure.testing.contract.trial import event, events, new_run
 from tests.unit.store.test_sqlite_file import opened
@@ -23,7 +23,7 @@ async def test_a_long_reader_makes_no_writer_wait_and_the_log_shrinks_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Field case O-039."""
-    monkeypatch.setattr(writer, "CHECKPOINT_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(wal, "CHECKPOINT_RETRY_SECONDS", 0.05)
     path = tmp_path / "runs.db"
     async with opened(path, busy_seconds=2) as store:
         await store.create(new_run())
@@ -56,7 +56,7 @@ async def test_a_long_reader_makes_no_writer_wait_and_the_log_shrinks_after_it(
 
 
 async def test_the_log_is_brought_home_as_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 20)
+    monkeypatch.setattr(wal, "CHECKPOINT_PAGES", 20)
     path = tmp_path / "runs.db"
     async with opened(path) as store:
         await store.create(new_run())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,6 +53,9 @@ T = TypeVar("T")
 
 _LOOK_SECONDS = 0.5
 
+BREATH_SECONDS = 0.005
+"""The event loop turns at least so often while its own thread makes commits."""
+
 
 def _bytes_of(batch: Batch) -> int:
     size = sum([len(event.data) for event in batch.events])
@@ -91,6 +95,9 @@ class SQLiteStore(Store):
         self._state = "new"
         self._opening: asyncio.Lock | None = None
         self._signs = Signs(self.place.workers)
+        self._unsettled = 0  # jobs that were put and of which the loop has not heard yet
+        self._last = ""  # the run that wrote last
+        self._breath: float | None = None  # since when the loop has not turned for our commits
 
     def now(self) -> int:
         return self._clock.now()
@@ -119,6 +126,8 @@ class SQLiteStore(Store):
         self._loop = loop
         self._opening = asyncio.Lock()
         self._looking = None
+        self._unsettled = 0
+        self._breath = None
 
     def _connect(self) -> None:
         check_file(self.place.path)
@@ -228,6 +237,7 @@ class SQLiteStore(Store):
             raise self._read_only
         assert self._writer is not None
         self._writer.put(job)
+        self._unsettled += 1
         if self._looking is None:
             assert self._loop is not None
             self._looking = self._loop.call_later(_LOOK_SECONDS, self._look)
@@ -254,6 +264,7 @@ class SQLiteStore(Store):
             loop.call_soon_threadsafe(self._settled, outcomes, wrote)
 
     def _settled(self, outcomes: list[Outcome], wrote: bool) -> None:
+        self._unsettled = max(0, self._unsettled - len(outcomes))
         for outcome in outcomes:
             future: asyncio.Future[Any] = outcome.job.future
             # Nobody waits for what was cancelled, or in a loop that has ended.
@@ -276,10 +287,35 @@ class SQLiteStore(Store):
         try:
             self._ready()
             check_batch(batch, self.value_bytes)
-            self._put(Job(batch, future, _bytes_of(batch), batch.reserve))
+            job = Job(batch, future, _bytes_of(batch), batch.reserve)
+            alone, self._last = batch.run_id == self._last, batch.run_id
+            if not (batch.urgent and alone and not job.alone and self._at_once(job)):
+                self._put(job)
         except Exception as error:  # noqa: BLE001 - every failure of an append is told by its future
             future.set_exception(error)
         return future
+
+    def _at_once(self, job: Job) -> bool:
+        """Write a job here and now if it may be: its run wrote last, nobody else is waiting for a write, and
+        the loop has turned lately. So one run that waits for each of its commits does not pay for handing
+        them over, and many runs share theirs.
+        """
+        if self._unsettled or self._writer is None or self._loop is None or self._read_only is not None:
+            return False
+        now = time.monotonic()
+        if self._breath is None:
+            self._breath = now
+            self._loop.call_soon(self._turned)
+        elif now - self._breath >= BREATH_SECONDS:
+            return False
+        outcome = self._writer.write_now(job)
+        if outcome is None:
+            return False
+        self._settled([outcome], wrote=outcome.error is None)
+        return True
+
+    def _turned(self) -> None:
+        self._breath = None
 
     async def deliver(self, message: Message) -> Delivered:
         check_message(message, self.value_bytes)

@@ -1,8 +1,8 @@
 """What may be written in one transaction: many runs' batches, new runs, messages, ends.
 
-Each run's row is read once per transaction and changed in memory (`Standing`); refusals come before the first
-write of the refused verb, so that they need no savepoint and its neighbours commit. `flush` writes what was
-gathered. It knows the tables, and neither threads nor locks nor when a commit happens.
+Each run's row is read once while nobody else writes, and changed in memory (`Standing`); refusals come
+before the first write of the refused verb, so that they need no savepoint and its neighbours commit. `flush`
+writes what was gathered. It knows the tables, and neither threads nor locks nor when a commit happens.
 """
 
 from __future__ import annotations
@@ -95,6 +95,32 @@ class Entry(Struct):
         return self.start | MASK
 
 
+class Rows:
+    """What one connection knows of runs' rows from its last transaction to the next.
+
+    SQLite counts the commits of others (`data_version`): while their number stands still, the rows are as
+    this connection left them, so that fences are judged without reading them again.
+    """
+
+    MOST = 5000
+    """So many runs are remembered."""
+
+    def __init__(self) -> None:
+        self._version: int | None = None
+        self._entries: dict[str, Entry] = {}
+
+    def of(self, connection: apsw.Connection) -> dict[str, Entry]:
+        """The rows that are known inside a transaction that has just begun."""
+        version = connection.execute("PRAGMA data_version").get
+        if version != self._version or len(self._entries) > self.MOST:
+            self._version, self._entries = version, {}
+        return self._entries
+
+    def forget(self) -> None:
+        """A transaction that changed them was rolled back, or the connection is another one."""
+        self._version, self._entries = None, {}
+
+
 class Proof(Struct, frozen=True):
     """A row that is in the file if, and only if, this transaction was committed."""
 
@@ -103,9 +129,15 @@ class Proof(Struct, frozen=True):
 
 
 class Transaction:
-    """The writes of one commit. Made anew for each; `now` is the store's clock inside it."""
+    """The writes of one commit. Made anew for each; `now` is the store's clock inside it.
 
-    def __init__(self, connection: apsw.Connection, guard: Guard, now: int) -> None:
+    `entries`: rows as an earlier transaction of this connection left them, where nobody else has written
+    since. They are changed here, and worth nothing any more if this transaction is not committed.
+    """
+
+    def __init__(
+        self, connection: apsw.Connection, guard: Guard, now: int, entries: dict[str, Entry]
+    ) -> None:
         self.connection = connection
         self.now = now
         self.wrote = False
@@ -114,7 +146,8 @@ class Transaction:
         self._guard = guard
         self.committed: list[Callable[[], None]] = []  # called once it is
         self.rolled_back: list[Callable[[], None]] = []  # or this, if it was not
-        self._entries: dict[str, Entry] = {}
+        self._entries = entries
+        self._touched: dict[str, Entry] = {}
         self._events: list[tuple[int, bytes, bytes]] = []
 
     # -- runs
@@ -137,7 +170,7 @@ class Transaction:
 
     def _enter(self, row: Any) -> Entry:
         entry = Entry(row[0], standing_of(row))
-        self._entries[entry.standing.run_id] = entry
+        self._entries[entry.standing.run_id] = self._touched[entry.standing.run_id] = entry
         return entry
 
     def create(self, run: NewRun) -> tuple[RunRow, bool]:
@@ -164,7 +197,7 @@ class Transaction:
         )
         run_no = self.connection.execute(_NEW_RUN, values).get
         entry = Entry(run_no, new)
-        self._entries[run.run_id] = entry
+        self._entries[run.run_id] = self._touched[run.run_id] = entry
         self._add(entry, run.events)
         self._add_blobs(entry, run.blobs)
         self._wrote("SELECT 1 FROM perdure_run WHERE run_no = ? AND run_id = ?", run_no, run.run_id)
@@ -289,6 +322,7 @@ class Transaction:
             self.flush()
             self._delete(entry)
             del self._entries[run_id]
+            self._touched.pop(run_id, None)
         self.connection.executemany(
             "INSERT INTO perdure_tombstone (run_id, data) VALUES (?, ?)",
             [(run_id, data) for data in tombstones],
@@ -312,11 +346,13 @@ class Transaction:
     def changed(self, entry: Entry) -> None:
         """The run's row must be written."""
         entry.dirty = True
+        self._touched[entry.standing.run_id] = entry
         self.wrote = True
 
     def forget(self) -> None:
         """Rows were changed behind the entries' back, after a flush: read them again when they are needed."""
         self._entries.clear()
+        self._touched.clear()
         self.wrote = True
 
     def flush(self) -> None:
@@ -324,10 +360,16 @@ class Transaction:
         if self._events:
             self.connection.executemany(_NEW_EVENT, self._events)
             self._events = []
-        for entry in self._entries.values():
+        for entry in self._touched.values():
             if entry.dirty:
                 entry.dirty = False
                 self._set_run(entry)
+
+    def let_go(self) -> None:
+        """It is committed: only the rows of runs that somebody drives are worth remembering."""
+        for run_id, entry in self._touched.items():
+            if not entry.standing.held:
+                self._entries.pop(run_id, None)
 
     def _set_run(self, entry: Entry) -> None:
         run = entry.standing

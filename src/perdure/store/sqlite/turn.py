@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
 
 if sys.platform == "win32":
@@ -59,13 +60,15 @@ _FLAGS = os.O_RDWR | os.O_CREAT
 
 
 class Turn:
-    """One writer's place in the queue of a store's processes. Used by one thread at a time.
+    """One writer's place in the queue of a store's processes. Used by one thread at a time: by whoever holds
+    `desk`.
 
     Two locks: whoever waits for the turn itself holds the place of the next one meanwhile. So the one who
     gives the turn cannot snatch it back before the next one has woken up.
     """
 
     def __init__(self, path: str) -> None:
+        self.desk = threading.Lock()
         self._turn = os.open(path, _FLAGS, 0o666)
         try:
             self._next = os.open(path + "-next", _FLAGS, 0o666)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import math
 import os
 import queue
 import threading
@@ -25,7 +26,6 @@ from perdure.clock import Clock
 from perdure.errors import DiskFull, StoreClosed, StoreError, StoreIO, StoreLocked, StoreUnavailable
 from perdure.store.protocol import Batch
 from perdure.store.sqlite.connection import (
-    PAGE_BYTES,
     check_version,
     leave_to_parent,
     open_writer,
@@ -33,9 +33,10 @@ from perdure.store.sqlite.connection import (
     translate,
 )
 from perdure.store.sqlite.incarnation import Signs
-from perdure.store.sqlite.place import Place, Reserve, free_bytes, size_of
-from perdure.store.sqlite.transaction import Proof, Transaction
+from perdure.store.sqlite.place import Place, Reserve
+from perdure.store.sqlite.transaction import Proof, Rows, Transaction
 from perdure.store.sqlite.turn import Turn
+from perdure.store.sqlite.wal import Wal
 from perdure.store.tx import Guard
 
 log = logging.getLogger("perdure.store")
@@ -43,23 +44,14 @@ log = logging.getLogger("perdure.store")
 JOBS_PER_COMMIT, BYTES_PER_COMMIT = 1000, 4 << 20
 """So much at most goes into one commit, so that the other processes' turns come soon."""
 
-CHECKPOINT_PAGES = 1000
-"""The write-ahead log is brought home whenever it has grown by so many pages."""
-
-CHECKPOINT_RETRY_SECONDS = 0.5
-"""… and, where a reader kept some of it from coming home, again after so long."""
-
-RECLAIM_SECONDS = 1.0
-"""On a full disk the log is emptied to make room, at most this often."""
-
-PAGES_GIVEN_BACK = 2000
-"""After a removal the file shrinks by so many pages at most, so that the other processes' turns come soon."""
-
 TURN_PATIENCE_SECONDS = 2.0
 """A turn that takes longer is not waited for: its holder is stopped, not slow."""
 
+BRIEF_SECONDS = 0.001
+"""While commits take less than this, the event loop's own thread may make one (see `Writer.write_now`)."""
+
+_MEAN = 0.1  # the weight of the newest commit in what commits take
 _ALONE_SECONDS = 10.0
-_SHORTLY_MS = 200
 
 
 class Job(Struct, eq=False):
@@ -92,8 +84,6 @@ class Commits(Struct):
     """What the writer counts."""
 
     commits: int = 0
-    wal_pages: int = 0
-    checkpoint_blocked_since: float | None = None
     last_failure: str = ""
 
 
@@ -113,7 +103,9 @@ class Writer:
         self._signs = signs
         self._settle = settle
         self._reserve = Reserve(place)
+        self._wal = Wal(place)
         self._guard: Guard | None = None
+        self._rows = Rows()
         self._queue: deque[Job] = deque()
         self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._signalled = False
@@ -121,12 +113,9 @@ class Writer:
         self._generation = 0
         self._waiting_since: float | None = None
         self._impatient_until = 0.0
-        self._checked_pages = 0
-        self._checked_at = 0.0
-        self._reclaimed_at = -RECLAIM_SECONDS
         self._inode = (0, 0)
         self._settings: dict[str, str] = {}
-        self._freed = False
+        self._commit_seconds = math.inf  # what a commit takes; no thread's turn to run is in it
         self._closing = False
         self._closed = threading.Event()
 
@@ -171,6 +160,67 @@ class Writer:
             self._signalled = True
             self._tokens.put(None)
 
+    def write_now(self, job: Job) -> Outcome | None:
+        """Write a job in the calling thread, the event loop's; None: it must be put.
+
+        Handing a commit to another thread and hearing of it costs as much as a commit on a fast disk. So it
+        is made here if it can be made at once: commits are brief now, nothing is queued, no other process has
+        the turn or waits for it, and it needs neither a checkpoint nor the reserve. Whatever is more than one
+        quick commit is left to the thread.
+        """
+        turn = self.turn
+        if (
+            self._commit_seconds >= BRIEF_SECONDS
+            or self._queue
+            or self._closing
+            or turn is None
+            or not turn.desk.acquire(blocking=False)
+        ):
+            return None
+        try:
+            if self.connection is None or not turn.try_take():
+                return None
+            try:
+                with self.quiet:
+                    return self._write_briefly(job)
+            finally:
+                turn.give()
+        finally:
+            turn.desk.release()
+            if self._wal.due():
+                self._wake()
+
+    def _write_briefly(self, job: Job) -> Outcome | None:
+        assert self.connection is not None
+        if self._reserve.spent():
+            return None
+        self.connection.set_busy_timeout(0)
+        try:
+            self._check_place()
+            return self._attempt([job], here=True)[0]
+        except _Broken as broken:
+            if not isinstance(broken.error, Exception):  # an interrupt, which came to this thread
+                raise broken.error from None
+            return None if isinstance(broken.error, DiskFull) else Outcome(job, error=broken.error)
+        except StoreLocked:
+            return None
+        except StoreError as error:
+            self.counts.last_failure = error.what
+            return Outcome(job, error=error)
+        finally:
+            if self.connection is not None:
+                self.connection.set_busy_timeout(round(self.place.busy_seconds * 1000))
+
+    def _learn(self, seconds: float, *, here: bool) -> None:
+        """A commit took so long. What the thread measures has waits for the interpreter in it, so that it is
+        heard only where it says that commits are quicker than thought.
+        """
+        known = self._commit_seconds
+        if known == math.inf:
+            self._commit_seconds = seconds
+        elif here or seconds < known:
+            self._commit_seconds = known + _MEAN * (seconds - known)
+
     def busy(self) -> bool:
         """Whether anything is queued."""
         return bool(self._queue)
@@ -205,7 +255,9 @@ class Writer:
         while True:
             self._tokens.get()
             self._signalled = False
-            while self._queue and self._generation == generation:
+            due = self._wal.due()  # by a commit that was made elsewhere
+            while (self._queue or due) and self._generation == generation:
+                due = False
                 outcomes = self._one_turn(generation, turn)
                 # Only now: to tell the loop takes the interpreter's lock, and the others wait for the turn.
                 for some, wrote in outcomes:
@@ -219,7 +271,7 @@ class Writer:
 
     def _one_turn(self, generation: int, turn: Turn) -> list[tuple[list[Outcome], bool]]:
         try:
-            with self._having(turn):
+            with turn.desk, self._having(turn):
                 return self._commit_queued() if self._still_wanted(generation) else []
         except OSError as error:
             # The lock's own file failed. The thread must live on, and nobody may wait for ever.
@@ -264,12 +316,13 @@ class Writer:
                 except Exception as error:  # noqa: BLE001 - the thread lives on, and whoever waits is told
                     outcomes = [Outcome(job, error=error) for job in group]
             done.append((outcomes, self.counts.commits != before))
-        if self._checkpoint_due():
+        if self._wal.due():
             for some, wrote in done:
                 self._settle(some, wrote)
             done = []
             with self.quiet:
-                self._checkpoint()
+                if self.connection is not None:
+                    self._wal.bring_home(self.connection)
         return done
 
     def _take(self) -> list[Job]:
@@ -298,21 +351,7 @@ class Writer:
 
     def _reclaim(self) -> bool:
         """Make room by emptying the log; True if it was emptied just now."""
-        now = time.monotonic()
-        if self.connection is None or now - self._reclaimed_at < RECLAIM_SECONDS:
-            return False
-        self._reclaimed_at = now
-        if not self._fits(self.connection):
-            return False
-        self.connection.set_busy_timeout(_SHORTLY_MS)
-        try:
-            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.Error as error:
-            log.info("%s: the log could not be emptied: %s", self.place.path, error)
-            return False
-        finally:
-            self.connection.set_busy_timeout(round(self.place.busy_seconds * 1000))
-        return True
+        return self.connection is not None and self._wal.empty(self.connection)
 
     def _write_group(self, jobs: list[Job], *, reclaimed: bool = False) -> list[Outcome]:
         try:
@@ -333,22 +372,20 @@ class Writer:
             self.counts.last_failure = error.what
             return [Outcome(job, error=error) for job in jobs]
 
-    def _fits(self, connection: apsw.Connection) -> bool:
-        """Whether the log can be brought home: one that does not fit would eat up the reserve half-way."""
-        path = self.place.path
-        pages: int = connection.pragma("page_count")
-        return pages * PAGE_BYTES - size_of(path) <= free_bytes(path)
-
     def _full(self) -> DiskFull:
         return DiskFull(
             f"no room to write {self.place.path}; what is left is kept for receipts", path=self.place.path
         )
 
-    def _attempt(self, jobs: list[Job]) -> list[Outcome]:
-        """One transaction. Raises _Broken if it was rolled back, StoreError if nothing can be written."""
+    def _attempt(self, jobs: list[Job], *, here: bool = False) -> list[Outcome]:
+        """One transaction, by the thread or `here`, by the event loop's.
+
+        Raises _Broken if it was rolled back, StoreError if nothing can be written.
+        """
         connection = self._connect()
         try:
             connection.execute("BEGIN IMMEDIATE")
+            entries = self._rows.of(connection)
         except apsw.Error as error:
             if self._is_full(error):
                 raise _Broken(self._full()) from error
@@ -357,8 +394,9 @@ class Writer:
                 self._disconnect()
             raise failure from error
         assert self._guard is not None
-        self._check_version(connection)
-        tx = Transaction(connection, self._guard, self._clock.now())
+        if not entries:  # else nobody else has written since it was asked
+            self._check_version(connection)
+        tx = Transaction(connection, self._guard, self._clock.now(), entries)
         committing = False
         outcomes: list[Outcome] = []
         try:
@@ -366,15 +404,18 @@ class Writer:
             tx.flush()
             if tx.wrote:
                 committing = True
+                begun = time.monotonic()
                 connection.execute("COMMIT")
                 self.counts.commits += 1
+                self._learn(time.monotonic() - begun, here=here)
             else:
                 connection.execute("ROLLBACK")
         except BaseException as error:  # noqa: BLE001 - told apart there, and raised again
             self._failed(error, tx, connection, committing=committing)
+        tx.let_go()
         for done in tx.committed:
             done()
-        self._freed = self._freed or tx.freed
+        self._wal.freed = self._wal.freed or tx.freed
         return outcomes
 
     def _failed(
@@ -382,6 +423,7 @@ class Writer:
     ) -> None:
         """Say what became of a transaction. Returns if it was committed all the same, else raises."""
         full = self._is_full(error)
+        self._rows.forget()
         self._roll_back(connection)
         try:
             if full:
@@ -417,16 +459,13 @@ class Writer:
         if self.connection is None:
             connection = open_writer(self.place.path, self.place.busy_seconds)
             connection.set_busy_timeout(round(self.place.busy_seconds * 1000))
-            connection.set_wal_hook(self._count_pages)
+            connection.set_wal_hook(self._wal.count)
             self._guard = Guard(connection)
+            self._rows.forget()
             self._settings = settings(connection)
             self.connection = connection
             self._inode = _inode(self.place.path)
         return self.connection
-
-    def _count_pages(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        self.counts.wal_pages = pages
-        return apsw.SQLITE_OK
 
     def _check_place(self) -> None:
         """A file that was removed or replaced under us would take commits and lose them."""
@@ -480,49 +519,12 @@ class Writer:
         if not there:
             raise StoreIO(f"the disk failed under {path}: {error}", path=path) from error
 
-    def _checkpoint_due(self) -> bool:
-        blocked = self.counts.checkpoint_blocked_since is not None
-        if self._freed or (blocked and time.monotonic() - self._checked_at >= CHECKPOINT_RETRY_SECONDS):
-            return True
-        pages = self.counts.wal_pages
-        if pages < self._checked_pages:
-            self._checked_pages = 0
-        return pages - self._checked_pages >= CHECKPOINT_PAGES
-
-    def _checkpoint(self) -> None:
-        """Bring the log home; never waits for a reader. What a reader still needs stays for the next time."""
-        if self.connection is None:
-            return
-        self._checked_at = time.monotonic()
-        try:
-            if not self._fits(self.connection):
-                self._checked_pages = self.counts.wal_pages
-                return
-            if self._freed:
-                self._freed = False
-                self.connection.execute(f"PRAGMA incremental_vacuum({PAGES_GIVEN_BACK})").fetchall()
-            total, moved = self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.BusyError:  # another process is at it
-            self._checked_pages = self.counts.wal_pages
-            return
-        except (apsw.Error, OSError) as error:
-            log.warning("%s: checkpoint failed: %s", self.place.path, error)
-            self._checked_pages = self.counts.wal_pages
-            return
-        self._checked_pages = total
-        if moved >= total:
-            self.counts.checkpoint_blocked_since = None
-        elif self.counts.checkpoint_blocked_since is None:
-            self.counts.checkpoint_blocked_since = time.monotonic()
-
     def facts(self) -> dict[str, str]:
         """What `doctor` tells of the writer."""
-        blocked = self.counts.checkpoint_blocked_since
         facts = {
             **self._settings,
             "reserve": self._reserve.state(),
-            "wal_pages": str(self.counts.wal_pages),
-            "wal_held_by_reader": "no" if blocked is None else f"for {time.monotonic() - blocked:.0f} s",
+            **self._wal.facts(),
         }
         if self.counts.last_failure:
             facts["last_failure"] = self.counts.last_failure

@@ -37,18 +37,15 @@ class Run:
 
 async def drive(room: Room, plan: Plan) -> Run:
     """All runs exist and wait; measured is from the first claim until every caller has its result."""
-    store = SQLiteStore(room.path())
-    async with Runtime(store) as runtime:
-        agent = desk(plan)
+    store, agent = SQLiteStore(room.path()), desk(plan)
+    async with Runtime(store, [agent]) as runtime:
         await asyncio.gather(*(runtime.start(agent, f"run-{number}", "go") for number in range(RUNS)))
         gc.collect()
         before = room.pace.look()
         bare = room.bare.commits(100)
         commits = (await store.stats()).commits
         wall, process = time.perf_counter(), time.process_time_ns()
-        outcomes = await asyncio.gather(
-            *(runtime.run(agent, f"run-{number}", "go") for number in range(RUNS))
-        )
+        outcomes = await asyncio.gather(*(runtime.resume(f"run-{number}") for number in range(RUNS)))
         seconds, took = time.perf_counter() - wall, (time.process_time_ns() - process) / 1000
         bare += room.bare.commits(100)
         commits = (await store.stats()).commits - commits

@@ -9,9 +9,10 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
+from bench.floor import Bare
 from perdure import Agent, Run
 from perdure.agent import Durability, Storage
 from perdure.agent.policy import DEFAULT_STORAGE
@@ -56,9 +57,24 @@ def words(number: int) -> str:
     return f"{number:06d}" + random.Random(number).randbytes((REPLY_BYTES - 6) // 2).hex()
 
 
+class Bound(NamedTuple):
+    """Between two steps: when the one before ended, when the one after began (ns)."""
+
+    ended: int
+    began: int
+
+
+BARE_EVERY, BARE_COMMITS = 20, 5
+"""Beside a run that waits for the disk so many bare commits are made before every so many steps."""
+
+
 @dataclass
 class Plan:
-    """What one run does. `stamps` gets a moment at every `every`-th step; 0: none, for a stamp is dear."""
+    """What one run does. `stamps` gets a moment at every `every`-th step; 0: none, for a stamp is dear.
+
+    With a `floor`, `bounds` gets the moments between all steps instead, and `bare` what bare commits take
+    meanwhile, in the same process and between the same steps.
+    """
 
     steps: int
     first: int = 0
@@ -69,6 +85,21 @@ class Plan:
     tool: bool = False
     pause: float = 0.0
     stamps: list[Stamp] = field(default_factory=list)
+    floor: Bare | None = None
+    bounds: list[Bound] = field(default_factory=list)
+    bare: list[float] = field(default_factory=list)
+
+    def anew(self, floor: Bare | None = None) -> Plan:
+        """The same plan for another run, with nothing measured yet."""
+        every = 0 if floor is not None else self.every
+        return replace(self, every=every, floor=floor, stamps=[], bounds=[], bare=[])
+
+    def bound(self, number: int) -> None:
+        """A step begins."""
+        ended = time.perf_counter_ns()
+        if self.floor is not None and number % BARE_EVERY == 0:
+            self.bare += self.floor.commits(BARE_COMMITS)
+        self.bounds.append(Bound(ended, time.perf_counter_ns()))
 
 
 def desk(plan: Plan) -> Agent[Any, Any, Any]:
@@ -109,7 +140,9 @@ def desk(plan: Plan) -> Agent[Any, Any, Any]:
     async def step(run: Run[Any]) -> None:
         messages = run.state.messages if frozen else run.state["messages"]
         number = len(messages) - plan.first
-        if plan.every and number % plan.every == 0:
+        if plan.floor is not None:
+            plan.bound(number)
+        elif plan.every and number % plan.every == 0:
             plan.stamps.append(now(number))
         messages.append(await chat(messages))
         if plan.tool:

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,15 @@ class Room:
 
 @dataclass
 class Ride:
-    """One measured run. `pace`: of the plain loop beside it; `floor`: microseconds of a bare commit."""
+    """One measured run. `pace`: of the plain loop beside it; `step` and `floor`: microseconds of a step and
+    of a bare commit, the medians of all in the run, where the disk is waited for.
+    """
 
     stamps: list[Stamp]
     begun: Stamp
     ended: Stamp
     pace: float
+    step: float
     floor: float
     stats: StoreStats
 
@@ -73,32 +77,32 @@ class Ride:
         )
 
 
-async def ride(room: Room, plan: Plan, runtime: Runtime, floor: Bare | None = None) -> Ride:
+async def ride(room: Room, plan: Plan, runtime: Runtime) -> Ride:
     """Drive one run of this plan, with the floors beside it."""
     agent = desk(plan)
     run_id = f"run-{next(_numbers)}"
     await runtime.start(agent, run_id, "go")
     gc.collect()
     before = room.pace.look()
-    bare = floor.commits(50) if floor else []
     begun = now(0)
     outcome = await runtime.run(agent, run_id, "go")
     ended = now(plan.steps)
-    bare += floor.commits(50) if floor else []
     pace = (before + room.pace.look()) / 2
     assert outcome.unwrap() == "done"
-    middle = statistics.median(bare) if bare else 0.0
-    return Ride(plan.stamps, begun, ended, pace, middle, await runtime.store.stats())
+    bounds = plan.bounds
+    steps = [(after.ended - before.began) / 1000 for before, after in pairwise(bounds)]
+    middles = (statistics.median(steps), statistics.median(plan.bare)) if plan.bare else (0.0, 0.0)
+    return Ride(plan.stamps, begun, ended, pace, *middles, await runtime.store.stats())
 
 
-async def alone(room: Room, plan: Plan, floor: Bare | None = None, *, used: bool = False) -> Ride:
+async def alone(room: Room, plan: Plan, *, used: bool = False) -> Ride:
     """The same on a store of its own: a new one, or one that has been in use for a while."""
     async with Runtime(SQLiteStore(room.path())) as runtime:
         await runtime.store.open()
         try:
             if used:
                 await use(runtime.store)
-            return await ride(room, plan, runtime, floor)
+            return await ride(room, plan, runtime)
         finally:
             await runtime.store.close()
 

@@ -34,7 +34,7 @@ from perdure.store.protocol import (
     Stored,
     Tx,
 )
-from perdure.store.sqlite import wal
+from perdure.store.sqlite import wal, writer
 
 TOTAL = 26
 """Events of a whole life."""
@@ -68,6 +68,7 @@ def some(first: int, last: int) -> tuple[Stored, ...]:
 async def live(path: Path, tell: Tell) -> None:
     """Live on from whatever is there, to the end of run r, and remove run s."""
     wal.CHECKPOINT_PAGES = 24  # so that checkpoints happen in so short a life
+    writer.BRIEF_SECONDS = 3600.0  # however slow this disk is
     store = SQLiteStore(path, busy_seconds=5, reserve_bytes=1 << 16)
     try:
         await store.open()
@@ -97,7 +98,8 @@ async def _write(store: SQLiteStore, tell: Tell) -> None:
 async def _step(store: SQLiteStore, loaded: Loaded, tell: Tell) -> None:
     """Write the next event, in the way that its number asks for; or two at once."""
     seq, epoch = loaded.row.seq, loaded.row.epoch
-    batch = Batch("r", epoch, seq, some(seq + 1, seq + 1))
+    # Two in three are waited for, so that the event loop's own thread may write them.
+    batch = Batch("r", epoch, seq, some(seq + 1, seq + 1), urgent=seq % 9 < 6)
     match seq % 6:
         case 0:
             snapped = _with_snapshot(Batch("r", epoch, seq + 1, some(seq + 2, seq + 2)))

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from perdure import codec
 from perdure.clock import Clock
 from perdure.errors import DiskFull, Expired, InboxMoved, StoreError
+from perdure.journal.kinds import ENDS_ACT, VITAL, is_progress
 from perdure.journal.outlast import outlast
 from perdure.journal.outline import BLOB_BYTES, legible, outline
 from perdure.journal.past import Past
@@ -55,30 +56,6 @@ class Fences(Struct, frozen=True):
 
 _Intended: TypeAlias = tuple[tuple[e.AnyBody, ...], Fences, asyncio.Future[None]]
 """What one branch intends, what must hold for it, and who waits for it."""
-
-_PROGRESS = frozenset({e.CallSettled, e.CallReconciled, e.CallLate, e.WaitClosed, e.StepCommitted})
-
-
-def _is_progress(body: e.AnyBody) -> bool:
-    """Whether the run has got on by this. A premise that is read again is no progress: each claim does so."""
-    return type(body) in _PROGRESS or (isinstance(body, e.FactRead) and not body.check)
-
-
-_VITAL = frozenset(
-    {
-        e.CallUnknown,
-        e.CallReconciled,
-        e.CallLate,
-        e.CancelRequested,
-        e.RunHeld,
-        e.RunReleased,
-        e.RunFinished,
-    }
-)
-"""Beside the receipts of acts: what is written even where new intents have no room any more."""
-
-_ENDS_ACT = (e.CallSettled, e.CallUnknown, e.CallReconciled, e.CallLate, e.FactRead)
-
 
 Receipt: TypeAlias = tuple[e.CallSettled, CallRecord]
 """The outcome of an act, and the act."""
@@ -221,7 +198,7 @@ class Journal:
             raise self.failure
         for body in bodies:
             self._pending.append(self._encode(body))
-            if type(body) in _VITAL:
+            if type(body) in VITAL:
                 self._vital = True
         if receipts:
             self._pending_receipts.extend(receipts)
@@ -257,11 +234,11 @@ class Journal:
             data = codec.pack(e.Event(event.seq, event.at, event.epoch, slim))
         self.record = record
         if not self._moved:
-            self._moved = _is_progress(body)
+            self._moved = is_progress(body)
         if type(body) is e.CallIntended:
             if body.head.effect != "read":
                 self._acting.add(body.path)
-        elif self._acting and isinstance(body, _ENDS_ACT):
+        elif self._acting and isinstance(body, ENDS_ACT):
             self._acting.discard(body.path)
         digest = self._digest = codec.chain(self._digest, data)
         size = len(data)

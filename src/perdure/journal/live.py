@@ -106,6 +106,7 @@ class Journal:
         self.refused: list[Receipt] = []
         self._since = 0.0
         self._sent = past.record.seq
+        self._apart = False  # a fenced write or a transaction is under way
         self._unacked = 0
         self._unacked_bytes = 0
         self._last: asyncio.Future[Appended] | None = None
@@ -160,6 +161,9 @@ class Journal:
         known = self._told or RowChange()
         named = {name: getattr(change, name) for name in ("info", "version", "asks")}
         self._told = replace(known, **{name: said for name, said in named.items() if said is not None})
+        self._linger()
+
+    def _linger(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.flush)
 
@@ -184,7 +188,7 @@ class Journal:
             self.flush()
         elif self._timer is None:
             self._since = self.clock.monotonic()
-            self._timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.flush)
+            self._linger()
         elif self.clock.monotonic() - self._since >= LINGER_SECONDS:
             self.flush()
 
@@ -256,6 +260,8 @@ class Journal:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._apart:  # what comes behind it has no number yet
+            return self._last
         if (self._pending or self._pending_taken or self._told) and self.failure is None:
             self._send(Batch(self.run_id, self.epoch, self._sent, urgent=urgent, **self._take()))
         return self._last
@@ -458,15 +464,23 @@ class Journal:
             return self.failure, None
         self.commits += 1
         batch = self._marked(batch)
-        future = self.store.append(batch)
-        self._last = future
-        cancelled = await outlast(future)
+        cancelled = await self._outlasted(future := self.store.append(batch))
         if (error := future.exception()) is None:
             self._mark(batch)
             self._sent += len(batch.events)
         elif not _leaves_whole(error):
             self._fail(error)
         return error, cancelled
+
+    async def _outlasted(self, future: asyncio.Future[Appended]) -> asyncio.CancelledError | None:
+        """Wait for a write apart, during which nothing else is sent."""
+        self._last, self._apart = future, True
+        try:
+            return await outlast(future)
+        finally:
+            self._apart = False
+            if self._told is not None:
+                self._linger()
 
     async def transact(
         self, act: Callable[[Tx], Sequence[e.AnyBody]], *, seconds: float, fences: Fences
@@ -498,8 +512,7 @@ class Journal:
                 not_after=fences.not_after,
             )
             batch = self._marked(batch)
-            future = self.store.append(batch)
-            cancelled = await outlast(future)
+            cancelled = await self._outlasted(future := self.store.append(batch))
             if (error := future.exception()) is not None:
                 self.record, self._digest, self._tail_bytes = saved
                 self._pending_bytes = 0
@@ -511,7 +524,6 @@ class Journal:
             self._mark(batch)
             self._sent += len(bodies)
             self.commits += 1
-            self._last = future
             self._add_early()
             if cancelled is not None:
                 raise cancelled

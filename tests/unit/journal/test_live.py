@@ -172,6 +172,26 @@ async def test_a_cancelled_intent_is_written_all_the_same_and_its_siblings_go_on
     assert await book.durable() == 4
 
 
+async def test_what_a_row_is_told_during_a_fenced_write_waits_for_its_end() -> None:
+    """It is written with the number that the run then has, or the store would refuse it and end the drive."""
+    book = await opened()
+    fenced = asyncio.create_task(book.journal.intend([intent(0), receipt(1)], Fences(0)))
+    await turn()
+    assert len(book.disk.queue) == 1
+    book.journal.tell(RowChange(info=b"asks", asks=True))
+    book.journal.flush()  # as the timer does
+    await turn()
+    assert len(book.disk.queue) == 1
+    book.disk.commit()
+    await fenced
+    await book.flushed()
+    assert (await book.store.row(RUN)).info == b"asks"
+    assert await book.durable() == 3
+    await book.journal.append(receipt(2))
+    await book.flushed()
+    assert await book.durable() == 4
+
+
 async def test_a_cancelled_intent_of_a_run_without_branches_is_written_all_the_same() -> None:
     book = await opened()
     task = asyncio.create_task(book.journal.intend([intent(0)], Fences(0), alone=True))

@@ -94,7 +94,7 @@ def bodies() -> list[e.AnyBody]:
         e.CallReconciled("1:1.0.0", "not_done", "hook"),
         e.CallIntended("1:1.0.0", HEAD, "k1", 2, 0, 1),
         e.CallUnknown("1:1.0.0", "timeout", AT + 9),
-        e.CallLate("1:1.0.0", 2, "done", codec.encode("r-1"), used=True),
+        e.CallLate("1:1.0.0", 2, "done", codec.encode("r-1"), used=True, usage=(3, 4, 5_000)),
         e.CallSettled("1:1.1.0", "failed", ERROR, replace(HEAD, effect="read"), final=False),
         e.StepRestarted("the code asks for another read", 9),
         e.WaitOpened("1:2", "sleep", AT + 60_000_000),
@@ -188,8 +188,8 @@ def test_the_run_is_the_same_as_ever() -> None:
     assert (run.spent.calls, run.spent.steps, run.spent.input_tokens, run.spent.output_tokens) == (
         4,
         2,
-        120,
-        30,
+        123,
+        34,
     )
     assert (run.compensate, run.undo, run.unsure) == (
         True,
@@ -201,7 +201,7 @@ def test_the_run_is_the_same_as_ever() -> None:
     assert (call.standing, call.attempt, call.key, codec.decode(call.value)) == ("done", 2, "k1", "r-1")
     assert run.ledger is not None
     assert (run.ledger.now.usd, run.ledger.now.steps, run.ledger.reserved) == (1_500_000_000, 30, {})
-    assert run.spent.usd == 90_000, (
+    assert run.spent.usd == 95_000, (
         "what the act had reserved came back when it was said not to have happened"
     )
     asked = fold_all(RunRecord(), events[:26], codec.decode)

@@ -23,6 +23,7 @@ from perdure.agent import Agent, current_call
 from perdure.errors import NothingToResolve, RunEnded
 from perdure.host import Runtime
 from perdure.journal import history, load, verify
+from perdure.runtime.birth import trace_of
 from perdure.runtime.boundary import set_hook
 from perdure.state import events as e
 from perdure.state.fold import fold_all
@@ -327,6 +328,8 @@ class World:
                 said.append(checked.what)
             if fold_all(RunRecord(), events, codec.decode) != record:
                 said.append("the snapshot and the events after it give another run than all events")
+            if record.trace != trace_of(run_id):  # law 16: the root of a family tells its trace
+                said.append("it is not in the one trace that its id tells")
             said += self._ending(run_id, program, record)
             found += [f"seed {self.seed}, {run_id}: {what}" for what in said]
         found += [f"seed {self.seed}: {what}" for what in (*self._rows_moved(), *self._acted_late())]

@@ -253,6 +253,10 @@ def _check_numbers(declared: Declared, options: Options) -> None:
         raise _bad(declared, f"style={options.style!r}", f"one of {', '.join(get_args(SchemaStyle))}")
     if declared.kind == "fact" and options.fresh_for is None:
         raise _bad(declared, "a fact says how old it may be", "fresh_for=timedelta(...)")
+    same: Any = options.same
+    if same is not None and (not callable(same) or is_coroutine_function(same)):
+        what = "is async" if callable(same) else f"is {same!r:.80}"
+        raise _bad(declared, f"same= {what}; it is a key function", "same=lambda order: order.status")
 
 
 def _check_approval(declared: Declared, approval: Approval) -> None:

@@ -38,16 +38,17 @@ def budget(options: Options, run: str, adds: tuple[str, ...], why: str, by: str)
     what is neither spent nor reserved.
     """
     if adds:
-        return asyncio.run(_add(options, run, dict(map(_amount, adds)), by, why))
+        return asyncio.run(_add(options, run, dict(amount(add, "--add") for add in adds), by, why))
     return asyncio.run(_show(options, run))
 
 
-def _amount(text: str) -> tuple[str, float]:
+def amount(text: str, option: str) -> tuple[str, float]:
+    """A kind and an amount as typed: `usd=1`. Raises UsageError, which names the option."""
     name, _, number = text.partition("=")
     try:
         return name.strip(), int(number) if number.strip().lstrip("+-").isdigit() else float(number)
     except ValueError:
-        raise click.UsageError(f"--add takes KIND=AMOUNT, such as usd=1, not {text!r}") from None
+        raise click.UsageError(f"{option} takes KIND=AMOUNT, such as usd=1, not {text!r}") from None
 
 
 async def _add(options: Options, text: str, more: dict[str, float], by: str, why: str) -> int:

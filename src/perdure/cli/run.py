@@ -8,12 +8,12 @@ import json
 import signal
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TextIO
 
 import click
 
-from perdure.agent import Agent, Cancelled, Failed, Finished, Held, Outcome, Retired, Waiting
+from perdure.agent import Agent, Budget, Cancelled, Failed, Finished, Held, Outcome, Retired, Waiting
 from perdure.agent.blocking import run_blocking
 from perdure.cli import exits
 from perdure.cli.options import Options, stored
@@ -43,6 +43,7 @@ class Order:
     run_id: str | None
     check: bool
     detach: bool
+    budget: Budget | None = None
 
 
 @click.command(short_help="Start a run here, or carry one on.")
@@ -51,14 +52,15 @@ class Order:
 @click.option("--id", "run_id", help="The run's id. Default: the only open run of this agent, else a new id.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Replay each step from its record.")
 @click.option("--detach", is_flag=True, help="Make the run durable and leave it to a worker.")
+@click.option("--budget", metavar="KIND=AMOUNT,...", help="A new run's own limits, such as usd=0.5,steps=20.")
 @stored
-def run(options: Options, /, app: str, goal: str | None, run_id: str | None, **how: bool) -> int:
+def run(options: Options, /, app: str, goal: str | None, run_id: str | None, **how: Any) -> int:
     """Start a run here, or carry one on, until it ends, waits or is held.
 
     GOAL is text, or JSON for an agent with a goal type. Without GOAL the agent's open run is carried on.
     Ctrl-C leaves the run where it is; the same command goes on from there.
     """
-    order = Order(app, goal, run_id, how["check"], how["detach"])
+    order = Order(app, goal, run_id, how["check"], how["detach"], _budget(how["budget"]))
     began = time.monotonic()
     try:
         with _own_output(options):
@@ -68,6 +70,20 @@ def run(options: Options, /, app: str, goal: str | None, run_id: str | None, **h
     if outcome is None:
         return _detached(options, order)
     return _told(options, order, outcome, time.monotonic() - began)
+
+
+def _budget(text: str | None) -> Budget | None:
+    """The limits as typed. Raises UsageError, BadSetting."""
+    if text is None:
+        return None
+    from perdure.cli.budget import amount
+
+    given = dict(amount(part, "--budget") for part in text.split(","))
+    unknown = [kind for kind in given if kind not in {field.name for field in fields(Budget)}]
+    if unknown:
+        kinds = ", ".join(field.name for field in fields(Budget))
+        raise click.UsageError(f"--budget knows no {unknown[0]!r}; its kinds: {kinds}")
+    return Budget(**given)  # type: ignore[arg-type]
 
 
 def _own_output(options: Options) -> contextlib.AbstractContextManager[object]:
@@ -91,9 +107,11 @@ async def _run(options: Options, order: Order) -> Outcome[Any] | None:
         if row is None or order.goal is not None:
             goal = _goal(agent, order.goal)
             if order.detach:
-                await runtime.start(agent, order.run_id, goal)
+                await runtime.start(agent, order.run_id, goal, budget=order.budget)
                 return None
-            return await runtime.run(agent, order.run_id, goal)
+            return await runtime.run(agent, order.run_id, goal, budget=order.budget)
+        if order.budget is not None:
+            raise click.UsageError(f"--budget is for a new run; {order.run_id} exists: perdure budget --add")
         return None if order.detach else await runtime.resume(order.run_id)
 
 

@@ -44,9 +44,11 @@ class Compiler:
 
     def __init__(self) -> None:
         self._done: dict[Any, Form] = {}
+        self._aliases: dict[str, Any] = {}
 
     def form(self, tp: Any, mode: Mode) -> Form:
         """The form of a declared type. Raises BadDeclaration for a type that cannot be stored."""
+        tp = self._aliases.get(forward(tp) or "", tp)
         try:
             have = self._done.get((tp, mode))
         except TypeError:  # unhashable metadata; such a type cannot contain itself
@@ -80,9 +82,7 @@ class Compiler:
             return self.form(filled(tp, {}), mode)
         alias = origin if origin is not None else tp
         if hasattr(alias, "__value__") and hasattr(alias, "__type_params__"):  # `type X = ...`
-            return self.form(
-                filled(alias.__value__, dict(zip(alias.__type_params__, args, strict=False))), mode
-            )
+            return self._alias(alias, args, mode)
         kind = origin if origin is not None else tp
         container = self._container(kind, args, mode)
         if container is not None:
@@ -92,6 +92,16 @@ class Compiler:
             if made is not None:
                 return made
         return self._refuse(tp)
+
+    def _alias(self, alias: Any, args: tuple[Any, ...], mode: Mode) -> Form:
+        """What an alias stands for; inside it its own name, as text, is the alias."""
+        before = self._aliases
+        self._aliases = {**before, alias.__name__: alias}
+        try:
+            binding = dict(zip(alias.__type_params__, args, strict=False))
+            return self.form(filled(alias.__value__, binding), mode)
+        finally:
+            self._aliases = before
 
     def _refuse(self, tp: Any) -> typing.NoReturn:
         text = forward(tp)

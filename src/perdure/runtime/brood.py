@@ -1,7 +1,8 @@
 """The children that one process carries on beside the run which waits for them.
 
 For whoever starts a run and stays until it has ended, without a worker: a family then moves in one process.
-A child whose agent this process does not know is left to a worker that serves it.
+A child whose agent this process does not know is left to a worker that serves it; while one drives it, it
+moves, and whoever waits for the family goes on waiting, as for a run that another process drives.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Brood:
         self._carry = carry
         self._agents: dict[str, Agent[Any, Any, Any]] = {}
         self._tasks: dict[str, asyncio.Task[object]] = {}
+        self._others: set[str] = set()
         self._looked = 0
 
     async def __aenter__(self) -> Self:
@@ -55,7 +57,9 @@ class Brood:
             self._looked = row.seq
             for wait in open_children(record):
                 agent = self._host.known.get(Begun.of(wait).started.agent)
-                if agent is not None and wait.name not in self._agents:
+                if agent is None:
+                    self._others.add(wait.name)
+                elif wait.name not in self._agents:
                     self._agents[wait.name] = agent
                     self._set_out(wait.name)
         for name, task in self._tasks.items():
@@ -63,7 +67,16 @@ class Brood:
                 task.result()
                 if await self._can_go_on(name):
                     self._set_out(name)
-        return any(not task.done() for task in self._tasks.values())
+        return any(not task.done() for task in self._tasks.values()) or await self._driven_elsewhere()
+
+    async def _driven_elsewhere(self) -> bool:
+        """Whether a live worker drives a child that cannot be carried on here."""
+        store = self._host.store
+        for name in self._others:
+            row = await store.row(name)
+            if not row.terminal and row.worker is not None and row.lease_until > store.now():
+                return True
+        return False
 
     def _set_out(self, name: str) -> None:
         carried = self._carry(self._agents[name], name)

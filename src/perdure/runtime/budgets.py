@@ -24,7 +24,7 @@ from perdure.state import events as e
 from perdure.state.amount import Amount, Kind, Limits
 from perdure.state.ledger import reserved_of, spent_of
 from perdure.state.record import Ledger, RunRecord
-from perdure.state.wording import told
+from perdure.state.wording import left_of, told
 from perdure.store.protocol import NEVER, Claimed
 
 log = logging.getLogger("perdure.run")
@@ -212,8 +212,7 @@ def _held(drive: Drive, kind: Kind, asked: Amount, room: dict[Kind, int], path: 
     left = max(room[kind], 0)
     more = max(asked.of(kind) - left, 1)
     error = OverBudget(
-        f"{what} asks for {told(kind, asked.of(kind))} at worst;"
-        f" {told(kind, left)} of {told(kind, limit)} is left",
+        f"{what} asks for {told(kind, asked.of(kind))} at worst; {left_of(kind, left, limit)}",
         remedy=f"perdure budget {drive.run_id} --add {_flag(kind, more)} --why ...",
     )
     remedies = (error.remedy, f"perdure cancel {drive.run_id}")

@@ -31,6 +31,7 @@ async def hand_over(store: Store, run_id: str, refused: Iterable[Receipt]) -> No
             receipt.value,
             call.name,
             call.effect,
+            receipt.usage,
         )
         data = codec.encode({field: getattr(late, field) for field in late.__struct_fields__})
         try:

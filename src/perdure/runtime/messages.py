@@ -38,12 +38,19 @@ class Late(Struct, frozen=True):
     value: bytes
     name: str = ""
     effect: str = ""
+    usage: e.Usage | None = None
 
     @property
     def receipt(self) -> e.CallSettled:
         """The receipt that the run could not be given."""
         return e.CallSettled(
-            self.path, self.outcome, self.value, final=self.final, attempt=self.attempt, key=self.key
+            self.path,
+            self.outcome,
+            self.value,
+            final=self.final,
+            attempt=self.attempt,
+            key=self.key,
+            usage=self.usage,
         )
 
     @property
@@ -166,7 +173,8 @@ def _not_done(record: RunRecord, call: CallRecord, receipt: e.CallSettled) -> tu
 
 
 def _late(receipt: e.CallSettled, *, used: bool) -> e.CallLate:
-    return e.CallLate(receipt.path, receipt.attempt, receipt.outcome, receipt.value, used=used)
+    what = (receipt.path, receipt.attempt, receipt.outcome, receipt.value)
+    return e.CallLate(*what, used=used, usage=receipt.usage)
 
 
 def conflict(run_id: str, receipt: e.CallSettled, name: str, but: str) -> e.RunHeld:

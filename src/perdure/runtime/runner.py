@@ -289,6 +289,8 @@ class Runner:
         ran = budgets.ran_on(ride.record, self.claimed, self.host)
         await ride.apply_inbox(self._inbox)
         ride.inbox_seen = max(ride.inbox_seen, self._inbox_end)
+        if self.claimed.row.asks and not asks_people(ride.record):  # what was asked for is decided, or moot
+            ride.journal.tell(RowChange(info=row_info(ride.record, ""), asks=False))
         judged = adopting.judge(self.agent, ride.run_id, ride.record, self.adoption, self.agent.on_change)
         ledger = ride.record.ledger
         timed = ledger is not None and ledger.limits.micros is not None  # its time begins to count

@@ -229,13 +229,18 @@ class CallReconciled(Body, frozen=True, array_like=True, tag="call.reconciled"):
 
 
 class CallLate(Body, frozen=True, array_like=True, tag="call.late"):
-    """A result arrived after its run had moved on. `used`: it settled a call that was still unknown."""
+    """A result arrived after its run had moved on. `used`: it settled a call that was still unknown.
+
+    `usage`: as in a receipt; it counts if the result was used. What an attempt had reserved that was made
+    again, or settled otherwise, was booked then.
+    """
 
     path: str
     attempt: int
     outcome: Outcome
     value: bytes
     used: bool
+    usage: Usage | None = None
 
 
 WaitKind: TypeAlias = Literal["sleep", "signal", "answer", "child"]

@@ -252,8 +252,11 @@ def _late(record: RunRecord, event: e.Event, body: e.CallLate, work: Work) -> Ch
         return {}
     call = _open_call(record, event, body.path)
     call = replace(call, standing=_standing(body.outcome, again=False), seq=event.seq, value=body.value)
-    used = None if body.outcome == "done" else NOTHING
-    return {"calls": {**record.calls, body.path: call}, **_ended(record, body.path, used)}
+    spent = _used(record.spent, body.usage) if body.usage else record.spent
+    used = None if body.outcome == "done" and not body.usage else NOTHING
+    record = replace(record, spent=spent)
+    changes: Changes = {"calls": {**record.calls, body.path: call}, "spent": spent}
+    return {**changes, **_ended(record, body.path, used)}
 
 
 def _wait_opened(record: RunRecord, event: e.Event, body: e.WaitOpened, work: Work) -> Changes:

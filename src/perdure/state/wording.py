@@ -16,6 +16,13 @@ def told(kind: Kind, amount: int) -> str:
             return f"{amount:,} {kind[:-1] if amount == 1 else kind}"
 
 
+def left_of(kind: Kind, left: int, limit: int) -> str:
+    """What is left of a limit: `$0.10 of $1.00 is left`, `3 of 50 steps are left`, `1 of 2 calls is left`."""
+    if kind in ("usd", "micros"):
+        return f"{told(kind, left)} of {told(kind, limit)} is left"
+    return f"{left:,} of {told(kind, limit)} {'is' if left == 1 else 'are'} left"
+
+
 def money(billionths: int) -> str:
     """Billionths of a US dollar, exactly, with at least the cents: `$0.07`, `$0.000125`."""
     sign = "-" if billionths < 0 else ""

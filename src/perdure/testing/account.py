@@ -41,8 +41,8 @@ class Account:
                 yield from self._settled(body)
             case e.CallReconciled(path=path, verdict=verdict):
                 self._end(path, spent=verdict in ("done", "left-unknown"))
-            case e.CallLate(path=path, outcome=outcome, used=True):
-                self._end(path, spent=outcome == "done")
+            case e.CallLate(used=True):
+                self._late(body)
             case e.StepRestarted(keep=keep):
                 for path in [path for path, first in self._first.items() if first > keep]:
                     del self._first[path]
@@ -56,6 +56,12 @@ class Account:
                     self._end(path, spent=True)
             case _:
                 return
+
+    def _late(self, body: e.CallLate) -> None:
+        """What it used is spent if it says so, else, where it was done, all that was reserved."""
+        self._end(body.path, spent=body.outcome == "done" and not body.usage)
+        if body.usage:
+            self.spent += Amount(usd=sum(body.usage[2:]), tokens=body.usage[0] + body.usage[1])
 
     def _child(self, body: e.WaitOpened | e.WaitClosed) -> Iterator[str]:
         """A child has a part of the budget; at its end what it used is spent, and the rest is free."""

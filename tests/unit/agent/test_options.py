@@ -187,3 +187,18 @@ def test_a_variant_is_checked_like_the_original() -> None:
 def test_policies_that_cannot_work_are_refused(make: Callable[[], object], told: str) -> None:
     with pytest.raises(BadSetting, match=told):
         make()
+
+
+def test_a_facts_key_function_is_called_on_the_spot() -> None:
+    """An async one would give a coroutine, and two of them are never equal: said at the declaration."""
+
+    async def status(order: str) -> str:
+        return order
+
+    async def order(order_id: str) -> str:
+        return order_id
+
+    with pytest.raises(BadDeclaration, match="same= is async; it is a key function"):
+        fact(fresh_for=MINUTE, same=status)(order)
+    with pytest.raises(BadDeclaration, match="same= is 'status'"):
+        fact(fresh_for=MINUTE, same="status")(order)  # type: ignore[arg-type]

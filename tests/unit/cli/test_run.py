@@ -125,6 +125,21 @@ def test_the_same_id_means_the_same_run(perdure: Command, agent: Path) -> None:
     assert len(perdure("runs", "--json").document["runs"]) == 1
 
 
+def test_a_run_may_be_given_limits_of_its_own(perdure: Command, agent: Path) -> None:
+    """They are the run's from its start; for one that is there `perdure budget` is the way."""
+    answer = perdure("run", "agent.py", "sleep", "--id", "s-1", "--budget", "usd=0.5,steps=20", "--json")
+    assert answer.document["status"] == "waiting"
+    shown = perdure("show", "s-1", "--json").document["budget"]
+    assert "20 steps" in json.dumps(shown) or '"limit": 20' in json.dumps(shown)
+    assert "--add" in perdure("run", "agent.py", "--id", "s-1", "--budget", "steps=30").err
+    for bad in ("steps", "steps=many", "ducks=3"):
+        assert perdure("run", "agent.py", "sleep", "--id", "s-2", "--budget", bad).code == 2
+    assert perdure("run", "agent.py", "sleep", "--id", "s-2", "--budget", "steps=-1").code != 0
+    assert perdure("show", "s-2").code != 0
+    held = perdure("run", "agent.py", "sleep", "--id", "s-3", "--budget", "steps=0")
+    assert "0 of 0 steps are left" in held.out + held.err
+
+
 def test_without_a_goal_the_open_run_is_carried_on(perdure: Command, agent: Path) -> None:
     nothing = perdure("run", agent)
     assert nothing.code == 2

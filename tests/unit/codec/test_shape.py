@@ -8,9 +8,11 @@ import dataclasses
 import datetime as dt
 import enum
 import pathlib
+import types
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
+from importlib import import_module
 from typing import (
     Annotated,
     Any,
@@ -23,6 +25,7 @@ from typing import (
 
 import msgspec
 import pytest
+from typing_extensions import TypeAliasType
 
 from perdure.codec import Shape, decode, encode, plain
 from perdure.errors import BadDeclaration, ShapeMismatch
@@ -420,3 +423,36 @@ def test_local_classes_may_refer_to_themselves() -> None:
 
     value = Tree([Tree([])])
     assert Shape.of(Tree).restore(plain(value)) == value
+
+
+_WITHIN: Any = "Nested"
+Nested: Any = TypeAliasType("Nested", str | abc.Mapping[str, _WITHIN] | abc.Sequence[_WITHIN])
+
+
+def test_an_alias_may_name_itself_as_text() -> None:
+    """So does what libraries declare for nested data; another name that is only text is still refused."""
+    tree = {"a": ["b", {"c": "d"}]}
+    shape: Shape[Any] = Shape(Nested)
+    assert shape.restore(decode(encode(tree))) == tree
+    with pytest.raises(ShapeMismatch):
+        shape.restore({"a": [1.5]})
+    elsewhere: Any = "Elsewhere"
+    other: Any = TypeAliasType("Other", list[elsewhere])
+    with pytest.raises(BadDeclaration, match="'Elsewhere' is written as text"):
+        Shape(other)
+
+
+def test_a_reply_of_pydantic_ai_is_a_result_like_any_other() -> None:
+    """Its messages can be declared as a model's result or kept in the state."""
+    messages: Any = import_module("pydantic_ai.messages")
+    usage: Any = import_module("pydantic_ai.usage")
+    call = messages.ToolCallPart("refund", {"cents": 12}, "c1")
+    reply = messages.ModelResponse(
+        [messages.TextPart("Done."), call], usage=usage.RequestUsage(input_tokens=3, output_tokens=4)
+    )
+    asked = messages.ModelRequest(
+        [messages.UserPromptPart("hi"), messages.ToolReturnPart("refund", {"paid": [1, "two"]}, "c1")]
+    )
+    assert Shape(messages.ModelResponse).restore(decode(encode(reply))) == reply
+    conversation: Any = types.GenericAlias(list, (messages.ModelMessage,))
+    assert Shape(conversation).restore(decode(encode([asked, reply]))) == [asked, reply]

@@ -308,7 +308,7 @@ async def test_steps_are_limited_in_total_over_resumes(stage: Stage) -> None:
     assert isinstance(outcome, Held)
     record = await stage.record()
     assert (record.step, record.spent.steps) == (50, 50)
-    assert outcome.detail == "[B501] step 51 asks for 1 step at worst; 0 steps of 50 steps is left"
+    assert outcome.detail == "[B501] step 51 asks for 1 step at worst; 0 of 50 steps are left"
     assert record.ledger is not None
     assert record.ledger.limits.own == ("steps",)
     assert record.ledger.limits.calls == 1000
@@ -469,7 +469,7 @@ async def test_a_child_gets_what_is_left_and_no_more(stage: Stage) -> None:
     first, second, third, fourth = said
     assert first is None
     assert second.detail == "[B501] child child-2 asks for $0.20 at worst; $0.10 of $1.00 is left"
-    assert "7 steps at worst; 6 steps of 9 steps" in third.detail
+    assert "7 steps at worst; 6 of 9 steps" in third.detail
     assert fourth is None
 
 

@@ -562,3 +562,39 @@ async def test_children_take_back_what_they_did_first(stage: Stage) -> None:
     assert [world.find(key) for key in world.keys] == told
     for run_id in (RUN, f"{RUN}.1:1"):
         await stage.blameless(world, run_id=run_id, undoable=["post"])
+
+
+async def test_who_waits_for_a_family_follows_a_child_that_a_worker_drives_elsewhere(memory: Stage) -> None:
+    """It moves, though this process does not know its agent: like a run that another process drives."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work(run: Any) -> None:
+        began.set()
+        await go_on.wait()
+        run.finish("done elsewhere")
+
+    child = agent(work, name="child")
+
+    async def head(run: Any) -> None:
+        run.finish(await run.spawn(child, "a"))
+
+    made = agent(head, name="parent")  # which agents it spawns is not declared
+    async with memory.runtime(made) as place:
+        starts = asyncio.create_task(place.run(made, RUN, "go"))
+        await began.wait()
+        starts.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starts
+    async with memory.runtime(made) as place:
+        assert (await place.run(made, RUN, "go", patience=timedelta(0))).status == "waiting"
+    began.clear()
+    async with memory.runtime(child) as elsewhere, memory.runtime(made) as place:
+        drives = asyncio.create_task(elsewhere.resume(CHILD))
+        await began.wait()
+        follows = asyncio.create_task(place.run(made, RUN, "go", patience=timedelta(0)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not follows.done()
+        go_on.set()
+        assert (await follows).unwrap() == "done elsewhere"
+        assert (await drives).unwrap() == "done elsewhere"

@@ -71,6 +71,7 @@ async def test_a_crash_leaves_no_request_without_a_call(stage: Stage) -> None:
     order["status"] = "sent"
     await stage.crash(made, "premise.changed")
     assert (await stage.run(made)).status == "waiting"
+    assert seen == [[]], "the next act of the step that was taken up finds the lists without it"
     assert await open_requests(stage) == []
     (voided,) = await stage.bodies(e.ApprovalVoided)
     assert voided.why == "the call ended without an act: PremiseChanged"

@@ -76,6 +76,7 @@ LOST = settled("failed", (), final=False)
         ((UNKNOWN, e.CallReconciled("1:0", "not_done", "hook"), intended(2)), 0, 0, ASKED),
         ((UNKNOWN, e.CallLate("1:0", 1, "done", VALUE, used=True)), 70, 7, NOTHING),
         ((UNKNOWN, e.CallLate("1:0", 1, "failed", VALUE, used=True)), 0, 0, NOTHING),
+        ((UNKNOWN, e.CallLate("1:0", 1, "done", VALUE, used=True, usage=(2, 3, 40))), 40, 5, NOTHING),
         ((UNKNOWN, e.CallLate("1:0", 1, "done", VALUE, used=False)), 0, 0, ASKED),
         ((e.StepRestarted("begun anew", 0, fresh=True),), 70, 7, NOTHING),
         ((e.StepRestarted("it raised", 2),), 0, 0, ASKED),

@@ -90,7 +90,7 @@ from perdure.errors.family import (
     PerdureError,
     catalogue,
 )
-from perdure.errors.remedy import at_store
+from perdure.errors.remedy import at_store, without_password
 from perdure.errors.resume import (
     CodeChanged,
     Diverged,
@@ -285,4 +285,5 @@ __all__ = [
     "ZoneMissing",
     "at_store",
     "catalogue",
+    "without_password",
 ]

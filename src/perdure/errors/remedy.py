@@ -14,4 +14,11 @@ def at_store(text: str, store: str | None) -> str:
     """The text with `--store` in each command that opens a store; as it is for the default store (None)."""
     if store is None:
         return text
-    return _COMMAND.sub(lambda found: f"{found[0]} --store {shlex.quote(store)}", text)
+    shown = shlex.quote(without_password(store))
+    return _COMMAND.sub(lambda found: f"{found[0]} --store {shown}", text)
+
+
+def without_password(address: str) -> str:
+    """An address for people: its password, wherever it stands, is found in ~/.pgpass or PGPASSWORD."""
+    address = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1@", address)
+    return re.sub(r"([?&])password=[^&]*(&|$)", lambda found: found[1] if found[2] else "", address)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.errors import BadStoreURL, ExtraMissing, StoreUnavailable
+from perdure.errors import BadStoreURL, ExtraMissing, StoreUnavailable, at_store
 from perdure.store import DEFAULT_PATH, MemoryStore, SQLiteStore, open_store
 
 
@@ -103,6 +103,12 @@ def test_a_database_address_that_no_driver_reads_is_refused(address: str) -> Non
     with pytest.raises(BadStoreURL) as caught:
         open_store(address)
     assert "secret" not in str(caught.value) + caught.value.url
+
+
+def test_a_command_that_is_printed_names_a_database_without_its_password() -> None:
+    way = at_store("perdure why r", "postgresql://ana:secret@host/db?password=secret&sslmode=require")
+    assert way == "perdure why --store 'postgresql://ana@host/db?sslmode=require' r"
+    assert at_store("perdure why r", "runs.db") == "perdure why --store runs.db r"
 
 
 def test_without_its_driver_a_database_is_refused_with_what_to_install(

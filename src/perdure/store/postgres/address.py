@@ -8,14 +8,13 @@ It makes no connection. Passwords stay here: what is shown to people never has o
 
 from __future__ import annotations
 
-import re
 from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from msgspec import Struct
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from perdure.errors import BadStoreURL
+from perdure.errors import BadStoreURL, without_password
 
 _SETTINGS: dict[str, str | int] = {
     "connect_timeout": 10,
@@ -61,9 +60,3 @@ def parsed(url: str) -> Address:
     except psycopg.Error as error:
         raise BadStoreURL(f"not a PostgreSQL address: {shown!r}: {error}", url=shown) from None
     return Address(shown, {name: value for name, value in parts.items() if value is not None}, ours)
-
-
-def without_password(url: str) -> str:
-    """The address without its password, wherever it stands; it is then found in ~/.pgpass or PGPASSWORD."""
-    url = re.sub(r"(//[^/@:]*):[^/@]*@", r"\1@", url)
-    return re.sub(r"([?&])password=[^&]*(&|$)", lambda found: found[1] if found[2] else "", url)

@@ -6,6 +6,8 @@ and for a bounded time, so that a step that never ends is a finding and not the 
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace as evolve
@@ -36,6 +38,9 @@ from perdure.store.protocol import Query, RunRow, Store
 PAGE = 500
 """Runs that are listed at a time."""
 
+AHEAD = 8
+"""So many runs are loaded before they are looked at: a store that is far away answers several at once."""
+
 STEP_SECONDS = 5.0
 """So long a rehearsed step may take; it only goes through what is recorded."""
 
@@ -62,10 +67,12 @@ async def preflight(
     found: list[Forecast] = []
     rows = [row async for row in _open_rows(store)]
     with _Look(store, known, clock, seconds) as look:
-        for done, row in enumerate(rows, 1):
-            if (forecast := await look.at(row)) is not None:
+        done = 0
+        async for past in _ahead(look, rows):
+            forecast = await look.foreseen(past) if isinstance(past, Past) else past
+            if forecast is not None:
                 found.append(forecast)
-            progress(done, len(rows))
+            progress(done := done + 1, len(rows))
     return Preflight(tuple(found), clock.monotonic() - began)
 
 
@@ -75,6 +82,27 @@ async def _open_rows(store: Store) -> AsyncIterator[RunRow]:
         for row in page:
             yield row
         before = (page[-1].created_at, page[-1].run_id)
+
+
+_Found = Past | Forecast | None
+"""A run as it was loaded; or what is known of it without that, or that it has ended or gone meanwhile."""
+
+
+async def _ahead(look: _Look, rows: Sequence[RunRow]) -> AsyncIterator[_Found]:
+    """The runs in their order; some are loaded while another one is rehearsed."""
+    loading: deque[asyncio.Task[_Found]] = deque()
+    try:
+        for row in rows:
+            loading.append(asyncio.create_task(look.load(row)))
+            if len(loading) > AHEAD:
+                yield await loading.popleft()
+        while loading:
+            yield await loading.popleft()
+    finally:
+        for task in loading:
+            task.cancel()
+        if loading:
+            await asyncio.wait(loading)
 
 
 class _Clockwork:
@@ -119,25 +147,27 @@ class _Look:
         self.aside.__exit__()
         self.host.threads.shutdown(wait=False)
 
-    async def at(self, row: RunRow) -> Forecast | None:
-        """What would become of the run; None if it has ended, or gone, meanwhile."""
+    async def load(self, row: RunRow) -> _Found:
+        """The run, or what is known of one that cannot be read."""
         run_id = row.run_id
         try:
             past = await restore(self.store, await self.store.load(run_id))
-            if past.row.terminal:
-                return None
         except (NoSuchRun, RunGone):
             return None
         except NewerFormat as error:
             return _said(row, "stranded", "format-newer", error)
         except Damaged as error:
             return _said(row, "held", "damaged", error)
-        agent = self.known.get(row.agent)
+        return None if past.row.terminal else past
+
+    async def foreseen(self, past: Past) -> Forecast:
+        """What would become of the run."""
+        row, agent = past.row, self.known.get(past.row.agent)
         if agent is None:
             served = ", ".join(sorted(self.known)) or "none"
-            what = f"run {run_id} needs agent {row.agent}; this code has {served}"
-            remedy = f"keep a worker that has agent {row.agent}, or end the run: perdure retire {run_id}"
-            return _said(row, "stranded", "not-served", NotServed(what, remedy=remedy))
+            what = f"run {row.run_id} needs agent {row.agent}; this code has {served}"
+            remedy = f"keep a worker that has agent {row.agent}, or end the run: perdure retire {row.run_id}"
+            return _said(row, "stranded", "not-served", NotServed(what, remedy=remedy), past.record.step)
         return await self._rehearsed(agent, past)
 
     async def _rehearsed(self, agent: Agent[Any, Any, Any], past: Past) -> Forecast:

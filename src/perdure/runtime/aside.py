@@ -7,7 +7,6 @@ interrupted; a thread that cannot even be interrupted is left behind, and anothe
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import sys
 import threading
 from collections.abc import Callable, Coroutine
@@ -78,6 +77,8 @@ class Aside:
         self._jobs.put(None)
         self._jobs = self._thread = None
         if ident is not None:
+            import ctypes  # dear to load, and hardly ever needed
+
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_Interrupt))
         return place
 

@@ -14,8 +14,9 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
+
+from msgspec import Struct
 
 from perdure.agent.policy import is_a, is_callable
 from perdure.agent.scope import Call, call_scope, step_scope
@@ -27,8 +28,7 @@ Provider: TypeAlias = Callable[..., Any]
 """A function that makes what is injected."""
 
 
-@dataclass(frozen=True, slots=True)
-class Injected:
+class Injected(Struct, frozen=True):
     """The mark that `use` leaves as a parameter's default."""
 
     provider: Provider
@@ -57,8 +57,7 @@ def use(provider: Provider) -> Any:
 # ---------------------------------------------------------------------------------------------------- recipes
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """How a provider is opened: its kind, the parameters it takes, and whether it is opened for each call."""
 
     kind: Literal["plain", "coroutine", "generator", "asyncgen"]
@@ -188,8 +187,7 @@ def _fake_of(provider: Provider) -> Any:
 # ---------------------------------------------------------------------------------------------------- opening
 
 
-@dataclass(eq=False, slots=True)
-class _Opening:
+class _Opening(Struct, eq=False):
     """One provider being opened, open, or closing."""
 
     provider: Provider
@@ -200,12 +198,11 @@ class _Opening:
     keeper: asyncio.Task[None] | None = None
 
 
-@dataclass(slots=True)
-class _Shelf:
+class _Shelf(Struct, eq=False):
     """What is open together and closes together, in reverse order."""
 
-    by_provider: dict[Provider, _Opening] = field(default_factory=dict)
-    in_order: list[_Opening] = field(default_factory=list)
+    by_provider: dict[Provider, _Opening] = {}
+    in_order: list[_Opening] = []
     call: Call | None = None
 
 

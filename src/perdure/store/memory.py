@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import apsw
+from msgspec import Struct
 
 from perdure.clock import SYSTEM, Clock
 from perdure.errors import Damaged, ForeignLoop, InboxMoved, NoSuchRun, SeqConflict, StoreClosed
@@ -52,14 +52,13 @@ from perdure.store.standing import (
 from perdure.store.tx import Guard
 
 
-@dataclass
-class _Run:
+class _Run(Struct, eq=False):
     standing: Standing
-    events: list[Stored] = field(default_factory=list)
-    snapshots: list[Snapshot] = field(default_factory=list)
-    blobs: dict[bytes, bytes] = field(default_factory=dict)
-    waiting: dict[int, Inbound] = field(default_factory=dict)
-    known: dict[str, int] = field(default_factory=dict)  # message id -> position
+    events: list[Stored] = []
+    snapshots: list[Snapshot] = []
+    blobs: dict[bytes, bytes] = {}
+    waiting: dict[int, Inbound] = {}
+    known: dict[str, int] = {}  # message id -> position
 
 
 def _bytes_of(run: _Run) -> int:

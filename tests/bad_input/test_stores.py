@@ -57,13 +57,14 @@ async def test_a_wrong_address_is_named(url: str) -> None:
 
 
 def test_a_password_in_an_address_is_not_shown(place: Path) -> None:
-    url = "postgresql://desk:hunter2@db.example/runs"
+    nobody_there = "postgresql://desk:hunter2@127.0.0.1:9/runs"
+    unknown = "redis://desk:hunter2@db.example/0"
     with refused(BadStoreURL) as caught:
-        Runtime(url, [desk])
+        Runtime(unknown, [desk])
     assert "hunter2" not in str(caught()) + repr(caught().facts)
-    for wrong in (url, "redis://desk:hunter2@db.example/0"):
+    for wrong, code, leaves in ((nobody_there, "S102", 1), (unknown, "S115", 2)):
         answer = perdure("run", "agent.py", "o-1", "--store", wrong, cwd=place)
-        told(answer, "S115", 2)
+        told(answer, code, leaves)
         assert "hunter2" not in answer.out + answer.err
     assert acts(place) == []
 

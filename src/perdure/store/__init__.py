@@ -10,7 +10,7 @@ import os
 import re
 
 from perdure.clock import SYSTEM, Clock
-from perdure.errors import BadStoreURL, ExtraMissing
+from perdure.errors import BadStoreURL, ExtraMissing, without_password
 from perdure.store.memory import MemoryStore
 from perdure.store.protocol import Store
 from perdure.store.sqlite import SQLiteStore
@@ -38,9 +38,8 @@ def open_store(url: str | None = None, *, clock: Clock = SYSTEM, look: bool = Fa
         return _postgres(address, clock, look=look)
     # A single letter before the colon is a drive.
     if not address.strip() or "\0" in address or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:|:", address):
-        raise BadStoreURL(
-            f"not a store address: {_without_password(address)!r}", url=_without_password(address)
-        )
+        shown = without_password(address)
+        raise BadStoreURL(f"not a store address: {shown!r}", url=shown)
     return SQLiteStore(address, clock=clock, look=look)
 
 
@@ -51,7 +50,3 @@ def _postgres(address: str, clock: Clock, *, look: bool) -> Store:
         what = f"a PostgreSQL store needs a package that is not installed: {error}"
         raise ExtraMissing(what, remedy='pip install "perdure[postgres]"') from error
     return PostgresStore(address, clock=clock, look=look)
-
-
-def _without_password(address: str) -> str:
-    return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:***@", address)

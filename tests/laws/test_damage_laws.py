@@ -268,7 +268,16 @@ def test_a_look_at_any_run_writes_nothing(tmp_path: Path, seed: int) -> None:
 
     asyncio.run(prepare())
     before = everything(tmp_path)
-    for look in ("runs", "show r --events", f"show r@{len(kept[0]) // 2}", "why r", "verify r", "stats"):
+    for look in (
+        "runs",
+        "show r --events",
+        f"show r@{len(kept[0]) // 2}",
+        "why r",
+        "verify r",
+        "stats",
+        "inbox",
+        "audit r",
+    ):
         answer = perdure(*look.split(), cwd=tmp_path)
         assert answer.code == 0, (seed, look, answer)
         assert everything(tmp_path) == before, f"seed {seed}: {look}"

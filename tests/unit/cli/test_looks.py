@@ -17,6 +17,9 @@ LOOKS = (
     ("show", "order-1043"),
     ("why", "order-1043"),
     ("stats",),
+    ("inbox",),
+    ("audit", "order-1043"),
+    ("budget", "order-1043"),
     ("verify",),
     ("doctor",),
 )

@@ -122,6 +122,7 @@ async def _import(options: Options, bundle: bundles.Bundle) -> int:
 
 
 @click.command(short_help="Remove runs that have ended. --dry-run first.")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--older", type=Span(), default="0s", metavar="SPAN", help="Ended so long ago: 30d, 12h, 2w.")
 @click.option("--status", "statuses", multiple=True, type=click.Choice(sorted(TERMINAL)), help="Only these.")
 @click.option("--agent", help="Only runs of this agent.")
@@ -138,6 +139,7 @@ async def _import(options: Options, bundle: bundles.Bundle) -> int:
 @stored
 def prune(
     options: Options,
+    runs: tuple[str, ...],
     older: timedelta,
     statuses: tuple[str, ...],
     agent: str | None,
@@ -147,22 +149,35 @@ def prune(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Remove runs that have ended, for good. No open run is touched, nor one whose parent is open.
+    """Remove runs that have ended, for good: those named by their whole ids, or those that the options say.
 
-    What stays of each is its id, which is never used again, and what --keep says.
+    No open run is touched, nor one whose parent is open. What stays of each is its id, which is never used
+    again, and what --keep says.
     """
+    if runs and (older or statuses or agent is not None or newest):
+        raise click.UsageError(
+            "runs are named, or chosen by --older, --status, --agent and --newest; not both"
+        )
     rule = pruning.Rule(older // timedelta(microseconds=1), frozenset(statuses) or TERMINAL, agent, newest)
-    return asyncio.run(_prune(options, rule, keep, dry_run=dry_run, yes=yes))
+    return asyncio.run(_prune(options, runs or rule, keep, dry_run=dry_run, yes=yes))
 
 
 async def _prune(
-    options: Options, rule: pruning.Rule, keep: pruning.Keep, *, dry_run: bool, yes: bool
+    options: Options,
+    chosen: tuple[str, ...] | pruning.Rule,
+    keep: pruning.Keep,
+    *,
+    dry_run: bool,
+    yes: bool,
 ) -> int:
     async with there(options, look=dry_run) as store:
-        plan = await pruning.planned(store, rule)
+        if isinstance(chosen, pruning.Rule):
+            plan = await pruning.planned(store, chosen)
+        else:
+            plan = await pruning.named(store, chosen)
         if dry_run or not plan.rows:
             _tell(options, plan, keep, pruning.Pruned(0), done=False)
-            return 0
+            return 1 if plan.refused else 0
         if not yes:
             _ask(options, plan, keep)
         hidden = options.json or len(plan.rows) < 20
@@ -171,7 +186,7 @@ async def _prune(
         ) as bar:
             found = await pruning.prune(store, plan.rows, keep=keep, each=lambda row: bar.update(1))
     _tell(options, plan, keep, found, done=True)
-    return 1 if found.unreadable else 0
+    return 1 if found.unreadable or plan.refused else 0
 
 
 def _ask(options: Options, plan: pruning.Plan, keep: str) -> None:
@@ -199,6 +214,7 @@ def _tell(options: Options, plan: pruning.Plan, keep: str, found: pruning.Pruned
                 "removed": found.removed,
                 "unreadable": [jsonable(name) for name in found.unreadable],
                 "kept": dict(plan.kept),
+                "refused": {jsonable(name): why for name, why in plan.refused},
             }
         )
         return
@@ -212,5 +228,7 @@ def _tell(options: Options, plan: pruning.Plan, keep: str, found: pruning.Pruned
             click.echo(f"  {count:,} {clean(status)}")
     for why, count in sorted(plan.kept.items()):
         click.echo(f"  stays: {counted(count, 'ended run')}, {why}")
+    for name, why in plan.refused:
+        click.echo(f"  stays: {clean(name)}, {clean(why)}")
     for name in found.unreadable:
         click.echo(f"  stays: {clean(name)}, damaged: perdure verify {clean(name)}")

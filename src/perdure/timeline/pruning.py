@@ -68,11 +68,15 @@ class Rule(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What a rule comes to: the rows that go, their bytes, and why others that have ended stay."""
+    """What is to go: the rows, their bytes, and why others that have ended stay.
+
+    `refused`: runs that were named and cannot go, each with the reason.
+    """
 
     rows: tuple[RunRow, ...]
     freed: int
     kept: Counter[str]
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 class Epitaph(Struct, frozen=True):
@@ -108,10 +112,35 @@ async def planned(store: Store, rule: Rule) -> Plan:
             kept["among the newest"] += 1
         else:
             rows.append(row)
+    return Plan(tuple(rows), await _bytes_of(store, rows), kept)
+
+
+async def named(store: Store, run_ids: Sequence[str]) -> Plan:
+    """The removal of just these runs: each goes, or is refused with its reason. Writes nothing."""
+    rows, refused = list[RunRow](), list[tuple[str, str]]()
+    for run_id in dict.fromkeys(run_ids):
+        try:
+            row = await store.row(run_id)
+        except RunGone:
+            refused.append((run_id, "it is gone already"))
+            continue
+        except NoSuchRun:
+            refused.append((run_id, "there is no such run"))
+            continue
+        if not row.terminal:
+            refused.append((run_id, f"it has not ended: {row.status}"))
+        elif await _parent_is_open(store, row):
+            refused.append((run_id, "its parent is open"))
+        else:
+            rows.append(row)
+    return Plan(tuple(rows), await _bytes_of(store, rows), Counter(), tuple(refused))
+
+
+async def _bytes_of(store: Store, rows: Sequence[RunRow]) -> int:
     freed = 0
     for start in range(0, len(rows), PAGE):
         freed += sum((await store.sizes([row.run_id for row in rows[start : start + PAGE]])).values())
-    return Plan(tuple(rows), freed, kept)
+    return freed
 
 
 async def _ended(store: Store, rule: Rule) -> AsyncIterator[RunRow]:

@@ -194,6 +194,7 @@ async def test_a_late_result_after_the_end_that_agrees_is_no_conflict(
 
 
 async def test_a_late_result_of_a_pruned_run_is_its_tombstone(caplog: pytest.LogCaptureFixture) -> None:
+    """O-019."""
     desk, bank = in_memory(), Bank()
     async with overtaken(desk, bank) as runtime:
         await runtime.run(bank.agent, "r", "go")

@@ -6,10 +6,10 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from perdure.agent import Agent, Approval, ApprovalRequest, Call, Hybrid, Principal
+from perdure.agent import Agent, Approval, ApprovalRequest, Call, Hybrid, Principal, current_call
 from perdure.errors import ApprovalError
 from perdure.testing.crash.outside import Outside
-from perdure.testing.crash.scenario import RUN_ID, Hands, Scenario, truthful
+from perdure.testing.crash.scenario import Hands, Scenario, truthful
 
 
 async def _permit(place: Any, run_id: str, outcome: Any) -> bool:
@@ -60,14 +60,14 @@ def _permits(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 
     @desk.tool(effect="read")
     async def rules() -> str:
-        if not outside.noted(RUN_ID, "carl may beg"):
+        if not outside.noted(current_call().run_id, "carl may beg"):
             raise AssertionError("read without a right")
         return str(outside.act("the rules"))
 
     @desk.authorize
     async def allowed(who: Principal, call: Call) -> bool:
         await asyncio.sleep(0)
-        return call.tool != "rules" or outside.noted(RUN_ID, "carl may beg")
+        return call.tool != "rules" or outside.noted(call.run_id, "carl may beg")
 
     @desk.step
     async def step(run: Any) -> None:

@@ -257,7 +257,7 @@ async def test_a_cancelled_run_that_nobody_drives_ends_at_once_and_a_second_canc
     async with desk.runtime(made) as runtime, desk.runtime() as stranger:
         await runtime.run(made, "r", "go")
         assert await stranger.cancel("r", by="ada", note="enough")
-        assert await stranger.outcome("r") == Cancelled("ada", run_id="r")
+        assert await stranger.outcome("r") == Cancelled("ada", "enough", run_id="r")
         with pytest.raises(RunEnded):
             await stranger.cancel("r", by="bob")
         assert [fact.by for fact in await desk.facts(e.CancelRequested)] == ["ada"]

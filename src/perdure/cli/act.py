@@ -160,6 +160,9 @@ def retire(options: Options, run: str, **who: str) -> int:
     return send(options, run, "retire", who, act)
 
 
+ENDS = frozenset({"cancel", "retire"})
+"""What ends a run takes its whole id: a slip, or a shell's empty variable, must not end another one."""
+
 UNCHECKED = (
     "the result was not checked by the tool's declared type (--app MODULE:AGENT does that); the worker checks"
     " it, and keeps the run held if it does not fit"
@@ -183,7 +186,7 @@ def send(
 
     async def sent() -> tuple[RunRow, dict[str, Any]]:
         async with there(options, look=False) as store, Runtime(store, agents) as runtime:
-            row = await find(store, text)
+            row = await find(store, text, whole=verb in ENDS)
             return row, await act(runtime, row)
 
     row, more = asyncio.run(sent())

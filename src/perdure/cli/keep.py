@@ -14,7 +14,7 @@ import click
 
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, there, url_of
-from perdure.errors import CannotWrite, FileThere, PruneRefused
+from perdure.errors import CannotWrite, FileThere, PruneRefused, at_store
 from perdure.state.record import TERMINAL
 from perdure.store import open_store
 from perdure.timeline import bundle as bundles
@@ -114,7 +114,8 @@ async def _import(options: Options, bundle: bundles.Bundle) -> int:
     name, events = clean(row.run_id), counted(row.seq, "event")
     click.echo(f"{name} was there already" if not fresh else f"{name} imported: {row.status}, {events}")
     if fresh and not row.terminal:
-        click.echo(f"next  perdure release {row.run_id}   once its original acts no more")
+        way = at_store(f"perdure release {row.run_id}", options.store)
+        click.echo(f"next  {way}   once its original acts no more")
     return 0
 
 

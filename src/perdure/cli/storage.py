@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from perdure.cli.options import Options
@@ -81,18 +81,39 @@ async def _exported(path: Path, *, look: bool) -> Store:
     return await shelf(unpacked(await asyncio.to_thread(path.read_bytes)), str(path))
 
 
-async def find(store: Store, text: str) -> RunRow:
-    """The run of this id, else the only one whose id begins with it. Raises NoSuchRun, AmbiguousRun."""
+async def find(store: Store, text: str, *, whole: bool = False) -> RunRow:
+    """The run of this id, else the only one whose id begins with it; `whole`: of this id alone.
+
+    Raises NoSuchRun, RunGone, AmbiguousRun.
+    """
+    if not text:
+        raise NoSuchRun("no run's id is empty", run_id=text)
+    if whole:
+        return await _of_this_id(store, text)
     rows = await store.list(Query(prefix=text, limit=MATCHES_SHOWN + 1))
     exact = [row for row in rows if row.run_id == text]
     if exact or len(rows) == 1:
         return (exact or list(rows))[0]
     if not rows:
+        with suppress(NoSuchRun):
+            return await store.row(text)  # which tells of a run that was pruned
         raise NoSuchRun(f"no run's id begins with {clean(text)} in {store.url}", run_id=text)
     if len(rows) > MATCHES_SHOWN:
         return await _one_of_many(store, text, rows)
     names = ", ".join(clean(row.run_id) for row in rows)
     raise AmbiguousRun(f"{clean(text)} fits {len(rows)} runs: {names}", matches=[row.run_id for row in rows])
+
+
+async def _of_this_id(store: Store, text: str) -> RunRow:
+    try:
+        return await store.row(text)
+    except NoSuchRun:
+        row = await find(store, text)  # raises where there is none, or several
+        raise NoSuchRun(
+            f"no run's id is {clean(text)}; so begins {clean(row.run_id)}",
+            run_id=text,
+            remedy="give the whole id of a run that is to end",
+        ) from None
 
 
 async def _one_of_many(store: Store, text: str, rows: tuple[RunRow, ...]) -> RunRow:

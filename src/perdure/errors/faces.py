@@ -40,7 +40,10 @@ class NotABundle(FaceError):
 
 
 class ImportConflict(FaceError):
-    """The store has a run of this id with another past. Nothing of either was changed."""
+    """The store has a run of this id with another past, or lacks a child that the run waits for.
+
+    Nothing of either was changed.
+    """
 
     code = "U712"
     default_remedy = "import it into another store: perdure import FILE --store other.db"

@@ -42,7 +42,7 @@ async def end_cancelled(store: Store, worker: str, clock: Clock, run_id: str) ->
         await journal.barrier()
         left = await call_back(store, run_id, record, clock.now())
         if not left:
-            end = e.RunFinished("cancelled", codec.encode({"by": record.cancel}))
+            end = e.RunFinished("cancelled", codec.encode({"by": record.cancel, "note": record.cancel_note}))
             change = RowChange(status="cancelled", due_at=NEVER, terminal=True)
             await journal.close(change, end, outbox=report(run_id, record, end))
             return True

@@ -355,7 +355,7 @@ class Runner:
             if left:
                 await self._close(ride, "waiting", NEVER, children.waiting_words(left))
                 return
-        told: dict[str, Any] = {"by": ride.record.cancel}
+        told: dict[str, Any] = {"by": ride.record.cancel, "note": ride.record.cancel_note}
         if ride.record.compensate:
             await self._undo(ride)
             told |= undos.told(ride.record)

@@ -379,8 +379,12 @@ def _fact_changed(record: RunRecord, event: e.Event, body: e.FactChanged, work: 
 
 
 def _cancel(record: RunRecord, event: e.Event, body: e.CancelRequested, work: Work) -> Changes:
-    by = body.by if record.cancel is None else record.cancel
-    return {"cancel": by, "compensate": record.compensate or body.compensate}
+    first = record.cancel is None
+    return {
+        "cancel": body.by if first else record.cancel,
+        "cancel_note": body.note if first else record.cancel_note,
+        "compensate": record.compensate or body.compensate,
+    }
 
 
 def _planned(record: RunRecord, event: e.Event, body: e.UndoPlanned, work: Work) -> Changes:

@@ -301,3 +301,4 @@ class RunRecord(Struct, frozen=True, array_like=True):
     compensate: bool = False  # a cancel asked for what was done to be undone
     undo: tuple[Owed, ...] | None = None  # what is undone, in this order; None: not looked up
     unsure: tuple[Owed, ...] = ()  # acts that may have happened, and are not undone
+    cancel_note: str = ""  # of who asked first

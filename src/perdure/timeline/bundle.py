@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure import codec
-from perdure.errors import Damaged, ImportConflict, NotABundle
+from perdure.errors import Damaged, ImportConflict, NoSuchRun, NotABundle, RunGone
 from perdure.journal import gathered, load
 from perdure.runtime.rowinfo import row_info
 from perdure.state import events as e
@@ -46,6 +46,7 @@ class Bundle(Struct, frozen=True, array_like=True):
     epoch: int
     exported_at: int
     info: bytes
+    asks: bool
     events: tuple[Stored, ...]
     blobs: tuple[Blob, ...]
     inbox: tuple[Inbound, ...]
@@ -71,6 +72,7 @@ async def bundled(store: Store, run_id: str) -> Bundle:
         row.epoch,
         store.now(),
         row.info,
+        row.asks,
         tuple(stored),
         tuple(blobs),
         loaded.inbox,
@@ -111,11 +113,13 @@ async def adopt(store: Store, bundle: Bundle) -> tuple[RunRow, bool]:
     """Carry the run into a store, whole or not at all: (its row, True), or (…, False) if it was there.
 
     One that has not ended is held there, `imported`. Doing it twice is once. Raises ImportConflict if the
-    store has a run of this id with another past, Damaged, NewerFormat, RunGone.
+    store has a run of this id with another past, or lacks a child that the run waits for, Damaged,
+    NewerFormat, RunGone.
     """
     record = await _checked(bundle)
     new = _new_run(bundle, bundle.events, due_at=NEVER)
     if not bundle.terminal:
+        await _with_its_children(store, bundle, record)
         new = _held(new, record, bundle, store.now())
     row, fresh = await store.create(new)
     if not fresh and not await _same_past(store, row, bundle):
@@ -125,6 +129,26 @@ async def adopt(store: Store, bundle: Bundle) -> tuple[RunRow, bool]:
     if fresh or row.status == "held":
         await _send_on(store, bundle)
     return await store.row(bundle.run_id), fresh
+
+
+async def _with_its_children(store: Store, bundle: Bundle, record: RunRecord) -> None:
+    """Refuse a run whose open children are not there: whoever drives it would start them, and act, anew."""
+    missing = []
+    for wait in record.waits.values():
+        if wait.kind == "child" and not wait.closed:
+            try:
+                await store.row(wait.name)
+            except NoSuchRun:
+                missing.append(clean(wait.name))
+            except RunGone:
+                pass
+    if missing:
+        raise ImportConflict(
+            f"run {clean(bundle.run_id)} waits for {', '.join(missing)}, which would be started anew here:"
+            f" {store.url} has it not",
+            remedy="perdure export the child from the original store, and import it first",
+            run_id=bundle.run_id,
+        )
 
 
 async def _checked(bundle: Bundle) -> RunRecord:
@@ -147,6 +171,7 @@ def _new_run(bundle: Bundle, events: Sequence[Stored], *, due_at: int) -> NewRun
         bundle.blobs,
         bundle.epoch,
         bundle.terminal,
+        bundle.asks,
     )
 
 

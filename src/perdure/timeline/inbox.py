@@ -65,7 +65,7 @@ def _entries(row: RunRow) -> Iterator[Entry]:
     for asked in noted.get("asks", ()):
         made = f"{row.run_id} {asked['path']}"
         until = NEVER if asked["until"] is None else asked["until"]
-        way = f"perdure answer {clean(made)} ANSWER"
+        way = f"perdure answer {clean(row.run_id)} ANSWER --question {clean(str(asked['path']))}"
         yield _entry(row, "answer", made, clean(str(asked["question"])), way, until=until)
 
 

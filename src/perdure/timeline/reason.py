@@ -67,7 +67,9 @@ def why(
     """
     state = condition(row, now, note=note)
     facts = (*_facts(row, record, now, inbox), *_kin(row, record, now, children))
-    return Why(row.run_id, state, _headline(state, record), facts, tuple(remedies(row, record, state)))
+    return Why(
+        row.run_id, state, _headline(state, record), facts, tuple(dict.fromkeys(remedies(row, record, state)))
+    )
 
 
 def unreadable(row: RunRow, now: int, error: PerdureError) -> Why:

@@ -81,6 +81,18 @@ def test_a_waiting_run_is_cancelled_without_its_agent(perdure: Command, store: P
     assert perdure("cancel", "nap-7").code == 5
 
 
+@pytest.mark.parametrize("verb", ["cancel", "retire"])
+@pytest.mark.parametrize("slip", ["", "nap", "n"])
+def test_what_ends_a_run_takes_its_whole_id(perdure: Command, store: Path, verb: str, slip: str) -> None:
+    """A slip, or a variable that the shell found empty, ends nothing."""
+    answer = perdure(verb, slip)
+    assert (answer.code, "error[S112]" in answer.err) == (3, True)
+    assert messages(store, "nap-7") == []
+    assert perdure("show", "").code == 3
+    if slip:
+        assert "so begins nap-7" in answer.err
+
+
 def test_a_compensating_cancel_is_left_to_a_worker(perdure: Command, store: Path) -> None:
     """It needs the hooks of the agent; `why` says what is asked for."""
     answer = perdure("cancel", "order-1043", "--compensate", "--by", "ada", "--json")

@@ -40,7 +40,7 @@ def test_a_run_that_has_not_ended_is_imported_held(perdure: Command, store: Path
     perdure("export", "nap-7")
     answer = perdure("import", "nap-7.perdure", "--store", "other.db")
     assert answer.out.splitlines()[0].startswith("nap-7 imported: held")
-    assert "perdure release nap-7" in answer.out
+    assert "perdure release --store other.db nap-7" in answer.out
     [run] = perdure("runs", "--json", "--store", "other.db").document["runs"]
     assert (run["status"], run["needs"]) == ("held", "person")
     assert "was there already" in perdure("import", "nap-7.perdure", "--store", "other.db").out
@@ -71,7 +71,7 @@ def test_prune_says_first_what_it_would_do_and_asks(perdure: Command, store: Pat
     assert (answer.code, "error[U713]" in answer.err) == (5, True)
     assert perdure("prune", "--older", "30d", "--yes").out.startswith("nothing to remove")
     assert perdure("prune", "--yes").out.startswith("removed 1 run")
-    assert "error[S112]" in perdure("show", "order-1042").err
+    assert "error[S113]" in perdure("show", "order-1042").err
     kept = perdure("runs", "--json").document["runs"]
     assert sorted(run["run_id"] for run in kept) == ["fresh-1", "nap-7", "order-1043"]
 

@@ -67,6 +67,8 @@ def test_one_of_several_questions_is_named(perdure: Command, place: Path) -> Non
     start(path, "two")
     assert "error[A412]" in perdure("answer", "r-1", "5").err
     assert "perdure answer r-1 VALUE --question 1:0.0.0" in perdure("why", "r-1").out
+    commands = [way for one in perdure("inbox", "--json").document["entries"] for way in one["commands"]]
+    assert commands == [f"perdure answer r-1 ANSWER --question 1:0.{n}.0" for n in range(2)]
     assert perdure("answer", "r-1", "5", "--question", "1:0.1.0").code == 0
     assert perdure("answer", "r-1", "5").code == 0
     assert start(path, "two").unwrap() == [5, "5"]

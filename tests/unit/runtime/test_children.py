@@ -428,7 +428,7 @@ async def test_a_cancelled_parent_ends_after_its_children(stage: Stage) -> None:
     assert (await stage.run(made)).status == "waiting"
     async with stage.runtime(made) as place:
         assert await place.cancel(RUN, by="ada", note="enough")
-        assert await place.outcome(RUN) == Cancelled("ada", run_id=RUN)
+        assert await place.outcome(RUN) == Cancelled("ada", "enough", run_id=RUN)
         with pytest.raises(RunEnded):
             await place.cancel(RUN, by="ada")
     rows = {row.run_id: row for row in await stage.store.list(Query(prefix=RUN))}

@@ -84,7 +84,7 @@ async def test_undone_in_reverse_then_cancelled(stage: Stage) -> None:
     trip = Trip()
     await trip.booked(stage)
     outcome = await trip.cancel(stage, note="rain")
-    assert outcome == Cancelled("ada", "", ("3:0", "2:0", "1:0"), (), run_id=RUN)
+    assert outcome == Cancelled("ada", "rain", ("3:0", "2:0", "1:0"), (), run_id=RUN)
     assert trip.undone == ALL
     [plan] = await stage.bodies(e.UndoPlanned)
     assert [(act.path, act.name) for act in plan.acts] == [("3:0", "book"), ("2:0", "book"), ("1:0", "book")]

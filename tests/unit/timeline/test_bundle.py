@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from perdure import Agent, Finished, Held, Run
-from perdure.errors import Damaged, ImportConflict, NewerFormat, NotABundle, RunGone
+from perdure.errors import Damaged, ImportConflict, NewerFormat, NoSuchRun, NotABundle, RunGone
 from perdure.journal import history, load, verify
 from perdure.state import events as e
 from perdure.store.memory import MemoryStore
 from perdure.store.protocol import Message
 from perdure.store.sqlite import SQLiteStore
 from perdure.timeline.bundle import MAGIC, Bundle, adopt, bundled, packed, shelf, unpacked
-from tests.unit.runtime.desk import Desk, Outside, in_memory
+from tests.unit.runtime.desk import Desk, Outside, agent_of, in_memory
 
 LARGE = random.Random(5).randbytes(300_000)
 """Kept out of line."""
@@ -191,6 +191,30 @@ async def test_a_run_that_was_held_keeps_its_own_reason() -> None:
     row, _ = await adopt(store, bundle)
     assert (row.status, row.seq) == ("held", len(bundle.events))
     assert not [event for event in await history(store, "r") if isinstance(event.body, e.RunFinished)]
+
+
+async def test_a_run_that_waits_for_a_child_is_carried_after_its_child() -> None:
+    """Whoever drives it where the child is not would start the child, and its acts, anew."""
+    outside = Outside()
+    child = payer(outside)
+
+    async def step(run: Run[Any, Any, Any]) -> None:
+        run.finish(await run.spawn(child, "go"))
+
+    parent = agent_of(step, name="parent", spawns=[child])
+    desk = in_memory()
+    async with desk.runtime(parent, child) as runtime:
+        await runtime.run(parent, "r", "go", patience=timedelta(0))
+    assert outside.done == [0]
+    store = await opened(MemoryStore(clock=desk.clock))
+    bundle = await bundled(desk.store, "r")
+    with pytest.raises(ImportConflict, match=r"waits for r\.1:0"):
+        await adopt(store, bundle)
+    with pytest.raises(NoSuchRun):
+        await store.row("r")
+    await adopt(store, await bundled(desk.store, "r.1:0"))
+    row, fresh = await adopt(store, bundle)
+    assert (row.status, fresh) == ("held", True)
 
 
 async def test_a_damaged_run_is_not_exported() -> None:

@@ -220,7 +220,9 @@ async def _work(runs: Mapping[str, Scenario], ground: Ground, telling: int) -> N
             places.append(runtime)
             os.close(telling)
             for run_id, scenario in runs.items():
-                await runtime.start(agents[scenario.name], run_id, scenario.goal)
+                await runtime.start(
+                    agents[scenario.name], run_id, scenario.goal, principal=scenario.principal
+                )
             await _attend(runs, Place(runtime, ground.outside))
     finally:
         await inner.close()

@@ -11,13 +11,21 @@ import asyncio
 import pathlib
 import shutil
 import sys
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from perdure import FOREVER, Agent, Done, NotDone
 from perdure.host import Runtime
 from perdure.journal import verify
 from perdure.runtime.boundary import set_hook
+from perdure.store.memory import MemoryStore
+from perdure.store.postgres import PostgresStore
+from perdure.store.protocol import Store
 from perdure.store.sqlite import SQLiteStore
+from perdure.timeline.bundle import adopt, bundled
+from tests.database import PLACE
 
 FILE = pathlib.Path(__file__).parent / "deployed-v1.sqlite"
 RUNS = ("ended", "killed", "parked")
@@ -98,6 +106,37 @@ async def test_todays_code_carries_on_what_was_written_then(tmp_path: pathlib.Pa
             outcome = await runtime.resume(name)
             assert outcome.unwrap() == ["begun", "paid 5"], name
             assert set(await runtime.state_at(name)) == {"goal", "log", "currency", "cents"}
+    await store.close()
+    assert outside == [], "what was done then is not done again"
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+async def test_every_store_carries_on_what_was_written_then(tmp_path: pathlib.Path, kind: str) -> None:
+    """Field case O-013: one of several stores lacked the way from the old format, and dropped open work.
+
+    The old runs are carried into each store, and end there as they do in the one that they came from.
+    """
+    shutil.copy(FILE, tmp_path / "old.db")
+    stores: dict[str, Callable[[], Store]] = {
+        "memory": MemoryStore,
+        "sqlite": lambda: SQLiteStore(tmp_path / "new.db"),
+        "postgres": lambda: PostgresStore(PLACE.at(tmp_path)),
+    }
+    old, store = SQLiteStore(tmp_path / "old.db", reserve_bytes=0), stores[kind]()
+    await old.open()
+    await store.open()
+    outside: list[str] = []
+    async with Runtime(store, [desk(3, outside)]) as runtime:
+        for name in RUNS:
+            await adopt(store, await bundled(old, name))
+            assert (await verify(store, name)).ok
+        assert (await runtime.outcome("ended")).unwrap() == ["begun", "paid 5"]
+        for name in ("parked", "killed"):
+            await runtime.release(name, by="ada")
+            await runtime.signal(name, "word", "go")
+            assert (await runtime.resume(name)).unwrap() == ["begun", "paid 5"], name
+            assert set(await runtime.state_at(name)) == {"goal", "log", "currency", "cents"}
+    await old.close()
     await store.close()
     assert outside == [], "what was done then is not done again"
 

@@ -40,7 +40,7 @@ async def test_a_waiting_run_ends_at_once(tmp_path: Path) -> None:
     assert isinstance(await _run(store, "sleep"), Waiting)
     async with Runtime(str(store)) as stranger:
         await stranger.cancel("r-1", by="ana", note="no longer needed")
-        assert await stranger.outcome("r-1") == Cancelled("ana", run_id="r-1")
+        assert await stranger.outcome("r-1") == Cancelled("ana", "no longer needed", run_id="r-1")
         assert [event.kind for event in await history(stranger.store, "r-1")][-2:] == [
             "cancel.requested",
             "run.finished",

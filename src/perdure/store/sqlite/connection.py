@@ -176,7 +176,9 @@ def check_ours(path: str, busy_seconds: float) -> None:
     with contextlib.suppress(OSError), open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
         if head[68:72] != APPLICATION_ID.to_bytes(4) or head[60:64] != SCHEMA_VERSION.to_bytes(4):
-            open_quietly(path, busy_seconds)[0].close(True)
+            # Another process makes it, or brings it up to date, just now: whoever opens it next judges it.
+            with contextlib.suppress(StoreUnavailable):
+                open_quietly(path, busy_seconds)[0].close(True)
 
 
 def check_tables(connection: apsw.Connection, path: str, shape: Shape = SHAPE) -> int:

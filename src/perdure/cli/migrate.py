@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -14,14 +14,12 @@ from perdure.agent import Agent
 from perdure.cli import exits
 from perdure.cli.app import load
 from perdure.cli.options import Options, stored
+from perdure.cli.progress import progress_bar
 from perdure.cli.storage import there, url_of
 from perdure.host import Runtime
 from perdure.runtime.bringing import MEANING, Brought, Migration, Progress
 from perdure.timeline.amounts import counted
 from perdure.timeline.plain import clean, jsonable
-
-BAR_FROM = 20
-"""Fewer runs are done too fast for a progress bar."""
 
 SHOWN = 20
 """Runs that are told of one by one; the rest are counted."""
@@ -41,7 +39,7 @@ def migrate(options: Options, apps: Sequence[str], plan: bool, run_id: str | Non
     new and whole. Exits with 1 if a run could not be brought over.
     """
     agents = [load(app) for app in apps]
-    with contextlib.redirect_stdout(sys.stderr), _bar(options) as progress:
+    with contextlib.redirect_stdout(sys.stderr), progress_bar(options, "migrating") as progress:
         found = asyncio.run(_migrated(options, agents, run_id, plan, progress))
     code = exits.OK if found.ok else exits.FAILURE
     if options.json:
@@ -60,21 +58,6 @@ async def _migrated(
         pass
     async with Runtime(options.store, agents) as runtime:
         return await runtime.migrate(run_id=run_id, plan=plan, progress=progress)
-
-
-@contextlib.contextmanager
-def _bar(options: Options) -> Iterator[Progress]:
-    with contextlib.ExitStack() as stack:
-        bars: list[Any] = []
-
-        def progress(done: int, total: int) -> None:
-            if not bars:
-                hidden = options.json or total < BAR_FROM or not sys.stderr.isatty()
-                bar = click.progressbar(length=total, label="migrating", hidden=hidden, file=sys.stderr)
-                bars.append(stack.enter_context(bar))
-            bars[0].update(1)
-
-        yield progress
 
 
 def _draw(options: Options, found: Migration) -> None:

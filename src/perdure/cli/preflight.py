@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -14,6 +14,7 @@ from perdure.agent import Agent
 from perdure.cli import exits
 from perdure.cli.app import load
 from perdure.cli.options import Options, stored
+from perdure.cli.progress import progress_bar
 from perdure.cli.storage import there, url_of
 from perdure.clock import SYSTEM
 from perdure.runtime.forecast import MEANING, STOPPING, Forecast, Preflight
@@ -21,9 +22,6 @@ from perdure.runtime.preflight import STEP_SECONDS, Progress
 from perdure.runtime.preflight import preflight as look_ahead
 from perdure.timeline.amounts import counted, elapsed
 from perdure.timeline.plain import clean, jsonable
-
-BAR_FROM = 20
-"""Fewer runs are looked at too fast for a progress bar."""
 
 SHOWN = 20
 """Runs of one prospect that are told of one by one; the rest are counted."""
@@ -61,24 +59,8 @@ def _looked(options: Options, agents: Sequence[Agent[Any, Any, Any]], seconds: f
             return await look_ahead(store, agents, SYSTEM, seconds=seconds, progress=progress)
 
     # What the user's steps print is not for whoever reads the answer.
-    with contextlib.redirect_stdout(sys.stderr), _bar(options) as progress:
+    with contextlib.redirect_stdout(sys.stderr), progress_bar(options, "looking ahead") as progress:
         return asyncio.run(look(progress))
-
-
-@contextlib.contextmanager
-def _bar(options: Options) -> Iterator[Progress]:
-    """A progress bar on standard error, once it is known how many runs there are."""
-    with contextlib.ExitStack() as stack:
-        bars: list[Any] = []
-
-        def progress(done: int, total: int) -> None:
-            if not bars:
-                hidden = options.json or total < BAR_FROM or not sys.stderr.isatty()
-                bar = click.progressbar(length=total, label="looking ahead", hidden=hidden, file=sys.stderr)
-                bars.append(stack.enter_context(bar))
-            bars[0].update(1)
-
-        yield progress
 
 
 # ------------------------------------------------------------------------------------------------- for people

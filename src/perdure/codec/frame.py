@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.msgpack import Decoder, Encoder
 
+from perdure.codec.upcast import UPCASTS, upcast
 from perdure.codec.value import UNREADABLE, decode, encode, read_extension
 from perdure.errors import Damaged, NewerFormat, TooLarge
 
@@ -73,6 +74,8 @@ def unpack(frame: bytes, type: type[T]) -> T:  # noqa: A002  (the word that call
     wanted: Any = type
     try:
         data = memoryview(frame)[2:] if frame[:2] == _BARE and len(frame) > 2 else body_of(frame)
+        if frame[0] < FORMAT:
+            return _of_older(frame[0], data, wanted)
         body: T = (
             _decoder(wanted).decode(data) if _is_struct(wanted) else msgspec.convert(decode(data), wanted)
         )
@@ -81,6 +84,12 @@ def unpack(frame: bytes, type: type[T]) -> T:  # noqa: A002  (the word that call
             f"a frame of {len(frame)} bytes does not decode: {str(error) or error.__class__.__name__}"
         ) from None
     return body
+
+
+def _of_older(version: int, data: bytes | memoryview, wanted: Any) -> Any:
+    """A body that an older perdure wrote, brought to today's format and then read."""
+    kind = getattr(wanted, "__name__", "")
+    return msgspec.convert(upcast(kind, decode(data), version, FORMAT, UPCASTS), wanted)
 
 
 @lru_cache(maxsize=256)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 
-_LOOKS = "inbox|runs|show|why|tail|audit|stats|verify|doctor"
-_STORED = f"run|worker|{_LOOKS}|approve|deny|answer|signal|resolve|release|retry|cancel|budget"
+_LOOKS = "inbox|runs|show|why|state|diff|tail|audit|stats|verify|doctor|preflight|export"
+_ANSWERS = "approve|deny|answer|signal|resolve|release|retry|cancel|retire|budget"
+_STORED = f"run|worker|{_LOOKS}|{_ANSWERS}|import|prune|migrate"
 _COMMAND = re.compile(rf"\bperdure (?:{_STORED})\b(?! --store)")
 
 

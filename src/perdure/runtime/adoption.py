@@ -7,7 +7,6 @@ is accepted is written as one group of facts, a migrated state with them.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,8 +39,6 @@ from perdure.state.fold import recorded_values
 from perdure.state.patch import compare as changes_of
 from perdure.state.record import RunRecord
 from perdure.store.protocol import Batch, RowChange, RunRow, Store
-
-log = logging.getLogger("perdure.run")
 
 
 class Adoption(Struct, frozen=True):
@@ -119,7 +116,6 @@ async def refuse(
         what = f"[{error.code}] {error.what}"[:500]
         info = codec.encode({"reason": "migration-failed", "detail": what, "step": record.step})
         change = RowChange(version=str(key.failed(carrier_of(agent).mark)), status="held", info=info)
-    log.error("run %s is not carried on by this code: %s", row.run_id, error.what)
     await store.append(Batch(row.run_id, row.epoch, row.seq, row=change, taken=taken, release=True))
 
 

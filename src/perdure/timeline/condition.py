@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from perdure.codec import decode
+from perdure.recovery.deploys import RunKey
 from perdure.state.record import TERMINAL
 from perdure.store.protocol import NEVER, RunRow
 from perdure.timeline.amounts import duration, moment
@@ -76,7 +77,7 @@ def condition(row: RunRow, now: int, *, note: str = "") -> Condition:
         return Condition("running", note, "nothing", row.updated_at)
     if row.worker is not None or row.lost is not None:
         return _abandoned(row)
-    if row.status == "held" and row.pending:
+    if row.status == "held" and row.pending and not RunKey.read(row.version).unfit:
         return Condition("overdue", _come(row), "worker", row.updated_at)
     if row.status == "held":
         return Condition("held", note or "needs a person", "person", row.updated_at)

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from perdure.cli.program import program
 from perdure.errors import at_store
 from tests.unit.cli.conftest import Command
 
@@ -101,3 +103,13 @@ def test_a_worker_tells_of_a_new_store_and_of_no_old_one(perdure: Command, place
         worker.send_signal(signal.SIGTERM)
         _, said = worker.communicate(timeout=30)
         assert (worker.returncode, f"new store {place / 'typo.db'}" in said) == (0, new)
+
+
+def test_every_command_that_opens_a_store_can_be_printed_with_it() -> None:
+    context = click.Context(program)
+    commands = {name: program.get_command(context, name) for name in program.list_commands(context)}
+    for name, command in commands.items():
+        assert command is not None
+        stored = any("--store" in option.opts for option in command.params)
+        printed = at_store(f"perdure {name} x", "s.db")
+        assert ("--store" in printed) == stored, name

@@ -55,6 +55,8 @@ LIVE = {"status": "running", "worker": "w-1", "lease_until": NOW + 20 * SECOND}
         ({"status": "waiting", "due_at": NOW - SECOND}, "overdue", "worker"),
         ({"status": "waiting", "due_at": NEVER, "pending": 2}, "overdue", "worker"),
         ({"status": "held", "due_at": NEVER}, "held", "person"),
+        ({"status": "held", "due_at": NEVER, "pending": 1}, "overdue", "worker"),
+        ({"status": "held", "due_at": NEVER, "pending": 1, "version": "1 unfit-ab"}, "held", "person"),
         ({"status": "running"}, "ready", "worker"),
         ({"status": "succeeded", "terminal": True}, "succeeded", "nothing"),
         ({"status": "failed", "terminal": True}, "failed", "nothing"),

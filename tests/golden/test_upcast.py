@@ -6,7 +6,6 @@ stands first. Whoever makes a real one puts its function into `UPCASTS` and its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -39,12 +38,11 @@ def brought(kind: str, body: Any) -> Any:
 
 
 @pytest.fixture
-def next_format(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def next_format(monkeypatch: pytest.MonkeyPatch) -> None:
     """This perdure writes format 2, and reads 1 through `brought`."""
     monkeypatch.setattr(frame, "FORMAT", 2)
     monkeypatch.setattr(frame, "_BARE", bytes((2, 0)))
     monkeypatch.setattr(frame, "UPCASTS", {1: brought})
-    yield
 
 
 def frames() -> list[bytes]:

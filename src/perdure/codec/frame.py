@@ -75,10 +75,11 @@ def unpack(frame: bytes, type: type[T]) -> T:  # noqa: A002  (the word that call
     try:
         data = memoryview(frame)[2:] if frame[:2] == _BARE and len(frame) > 2 else body_of(frame)
         if frame[0] < FORMAT:
-            return _of_older(frame[0], data, wanted)
-        body: T = (
-            _decoder(wanted).decode(data) if _is_struct(wanted) else msgspec.convert(decode(data), wanted)
-        )
+            body: T = _of_older(frame[0], data, wanted)
+        elif _is_struct(wanted):
+            body = _decoder(wanted).decode(data)
+        else:
+            body = msgspec.convert(decode(data), wanted)
     except UNREADABLE as error:
         raise Damaged(
             f"a frame of {len(frame)} bytes does not decode: {str(error) or error.__class__.__name__}"

@@ -19,7 +19,16 @@ from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly
 from perdure.store import forks
 from perdure.store.postgres import claims, reads, schema
 from perdure.store.postgres.address import parsed
-from perdure.store.postgres.connection import NOW, Connection, Link, check_durable, one, settings, translate
+from perdure.store.postgres.connection import (
+    ANSWER_SECONDS,
+    NOW,
+    Connection,
+    Link,
+    check_durable,
+    one,
+    settings,
+    translate,
+)
 from perdure.store.postgres.ear import Ear
 from perdure.store.postgres.signs import GRACE_SECONDS
 from perdure.store.postgres.threads import Threads
@@ -61,6 +70,7 @@ class PostgresStore(Store):
     """Runs in one PostgreSQL database. See docs/stores.md for its settings and limits.
 
     Time is the database's unless a clock other than the machine's is given. With `look=True` it only reads.
+    A commit that is not answered within `answer_seconds` counts as one whose answer was lost.
     """
 
     def __init__(
@@ -70,6 +80,7 @@ class PostgresStore(Store):
         clock: Clock = SYSTEM,
         value_bytes: int = VALUE_BYTES,
         patience_seconds: float = PATIENCE_SECONDS,
+        answer_seconds: float = ANSWER_SECONDS,
         grace_seconds: float = GRACE_SECONDS,
         look: bool = False,
     ) -> None:
@@ -80,6 +91,7 @@ class PostgresStore(Store):
         self._given = None if clock is SYSTEM else clock.now
         self._ahead = 0  # of the machine's clock, in microseconds
         self._patience_seconds = patience_seconds
+        self._answer_seconds = answer_seconds
         self._grace_seconds = grace_seconds
         self._only_looks = look
         self._synced = False
@@ -128,12 +140,21 @@ class PostgresStore(Store):
         self._waiting = 0
 
     def _connect(self) -> None:
-        link = Link(self._address, look=self._only_looks, patience_seconds=self._patience_seconds)
-        connection = link.open()
+        link = Link(
+            self._address,
+            look=self._only_looks,
+            patience_seconds=self._patience_seconds,
+            answer_seconds=self._answer_seconds,
+        )
         try:
-            self._check(connection)
-        finally:
-            connection.close()
+            connection = link.open()
+            try:
+                self._check(connection)
+            finally:
+                connection.close()
+        except BaseException:
+            link.limit.close()
+            raise
         self._link = link
         self._threads = Threads(link, READERS, "perdure-reader")
         self._ear = Ear(link, self._given, self._heard, grace_seconds=self._grace_seconds, look=self._looks())
@@ -187,6 +208,8 @@ class PostgresStore(Store):
             self._threads.close()
         if self._ear is not None:
             self._ear.close()
+        if self._link is not None:
+            self._link.limit.close()
         self._writer = self._threads = self._ear = self._link = None
 
     def _ready(self) -> None:

@@ -109,7 +109,8 @@ class Claims(Struct):
 
         connection.add_notice_handler(heard)
         try:
-            return self._claim(connection, claim, doubts)
+            with self.link.limit.on(connection):
+                return self._claim(connection, claim, doubts)
         finally:
             connection.remove_notice_handler(heard)
 

@@ -28,6 +28,7 @@ from perdure.errors import (
     TooLarge,
 )
 from perdure.store.postgres.address import Address
+from perdure.store.postgres.limit import Limit
 
 log = logging.getLogger("perdure.store")
 
@@ -40,6 +41,12 @@ Connection: TypeAlias = "psycopg.Connection[Row]"
 
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
 """Between two tries to connect: the first pause, doubled each time up to the longest."""
+
+ANSWER_SECONDS = 20.0
+"""So long at most a commit, a claim or a look-up waits for the server's answer."""
+
+READ_SECONDS = 300.0
+"""So long at most a read waits: counting a large store takes its time."""
 
 OLDEST_SERVER = 140000
 """PostgreSQL 14, as the driver counts."""
@@ -55,12 +62,21 @@ BY_INDEX = "set_config('enable_seqscan', 'off', true), set_config('jit', 'off', 
 class Link:
     """Opens connections to one place. `patience_seconds`: how long a broken one is replaced at most.
 
-    `look`: the server may be one that this user can only read, though never a replica.
+    `look`: the server may be one that this user can only read, though never a replica. `answer_seconds`: what
+    takes longer to be answered counts as a connection that broke.
     """
 
-    def __init__(self, address: Address, *, look: bool, patience_seconds: float) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        look: bool,
+        patience_seconds: float,
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
         self.address = address
         self.patience_seconds = patience_seconds
+        self.limit = Limit(answer_seconds)
         self.closing = threading.Event()
         self.pooled = False
         self._session = "primary" if look else "read-write"
@@ -78,7 +94,8 @@ class Link:
             if version < OLDEST_SERVER:
                 what = f"{self.address.shown} is PostgreSQL {version // 10000}"
                 raise StoreUnavailable(what, remedy="use PostgreSQL 14 or newer", url=self.address.shown)
-            self.pooled = not direct and _is_pooled(connection)
+            with self.limit.on(connection):
+                self.pooled = not direct and _is_pooled(connection)
             if not self.pooled:
                 connection.prepare_threshold = 0  # each statement of ours is used again and again
         except psycopg.Error as error:
@@ -92,7 +109,7 @@ class Link:
     def patiently(self, attempt: Callable[[], T]) -> T:
         """Do it, and again while the connection breaks before anything can have been committed."""
         until = time.monotonic() + self.patience_seconds
-        pause = PAUSE_SECONDS
+        pause, level = PAUSE_SECONDS, logging.WARNING
         while True:
             try:
                 return attempt()
@@ -100,7 +117,8 @@ class Link:
                 facts = error.facts
                 if not facts.get("passing") or time.monotonic() >= until or self.closing.is_set():
                     raise
-                log.warning("%s: %s; trying again", self.address.shown, error.what)
+                log.log(level, "%s: %s; trying again", self.address.shown, error.what)
+                level = logging.DEBUG  # once is enough to know
             self.closing.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
@@ -157,8 +175,6 @@ def translate(error: Exception, shown: str) -> StoreError:
         what = f"the connection to {shown} broke: {text}"
         return ConnectionLost(what, passing=True, unknown=False, **facts)
     match state:
-        case "25006":
-            return StoreReadOnly(f"{shown} cannot be written: {text}", remedy=RIGHTS, **facts)
         case "42501":
             return StoreReadOnly(f"a right is missing on {shown}: {text}", remedy=RIGHTS, **facts)
         case "55P03" | "57014":
@@ -191,6 +207,8 @@ def is_lost(error: Exception) -> bool:
     """Whether the connection is of no use any more."""
     state = getattr(error, "sqlstate", None) or ""
     if state[:2] == "08" or state in ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04"):
+        return True
+    if state == "25006":  # a replica by now, which is no place to ask: the next connection finds the primary
         return True
     return isinstance(error, OSError) or (isinstance(error, psycopg.OperationalError) and not state)
 

@@ -48,12 +48,13 @@ def _look(link: Link, proof: Proof) -> bool:
     connection = link.open()
     connection.add_notice_handler(lambda notice: doubts.append(notice) if in_doubt(notice) else None)
     try:
-        connection.execute(_CUT_OFF, (proof.key,))
-        with connection.transaction():
-            connection.execute(_ENDED, (proof.key,))
-            found = _found(connection, proof)
-            if found:  # this commit waits for the standby too, and all before it are there with it
-                connection.execute(_MAKE_FIRM)
+        with link.limit.on(connection):
+            connection.execute(_CUT_OFF, (proof.key,))
+            with connection.transaction():
+                connection.execute(_ENDED, (proof.key,))
+                found = _found(connection, proof)
+                if found:  # this commit waits for the standby too, and all before it are there with it
+                    connection.execute(_MAKE_FIRM)
     except psycopg.Error as error:
         raise translate(error, shown) from error
     finally:

@@ -26,6 +26,7 @@ from perdure.store.postgres.connection import (
     PAUSE_SECONDS,
     Connection,
     Link,
+    is_lost,
     one,
     translate,
 )
@@ -130,8 +131,9 @@ class Ear:
             done.set_exception(StoreClosed(f"the store {self._link.address.shown} was closed"))
 
     def _unheard(self, error: Exception, pause: float) -> None:
+        level = logging.DEBUG if self.state.startswith("broken") else logging.WARNING
         self.state = f"broken: {error}".splitlines()[0]
-        log.warning("%s: the listening connection broke: %s", self._link.address.shown, error)
+        log.log(level, "%s: the listening connection broke: %s", self._link.address.shown, self.state[8:])
         self._sleep(pause)
 
     def _open(self) -> Connection:
@@ -154,15 +156,17 @@ class Ear:
     def _serve(self, connection: Connection) -> None:
         looked = 0.0
         while not self._closing:
-            self._answer(connection)
-            if self._lost:
-                self._come_back(connection)
-            if self._waiting and time.monotonic() - looked >= LOOK_SECONDS:
-                looked = time.monotonic()
-                self._look(connection)
+            with self._link.limit.on(connection):
+                self._answer(connection)
+                if self._lost:
+                    self._come_back(connection)
+                if self._waiting and time.monotonic() - looked >= LOOK_SECONDS:
+                    looked = time.monotonic()
+                    self._look(connection)
             self._hear(connection)
-        for worker in self.own:
-            signs.leave(connection, worker)
+        with self._link.limit.on(connection):
+            for worker in self.own:
+                signs.leave(connection, worker)
 
     def _hear(self, connection: Connection) -> None:
         seconds = LOOK_SECONDS if self._waiting or self._lost else IDLE_SECONDS
@@ -197,7 +201,7 @@ class Ear:
             except StoreError as error:
                 done.set_exception(error)
             except psycopg.Error as error:
-                if connection.broken:
+                if is_lost(error):
                     raise
                 done.set_exception(translate(error, self._link.address.shown))
             else:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import psycopg
 
-from perdure.store.postgres.connection import Connection, Link, translate
+from perdure.store.postgres.connection import READ_SECONDS, Connection, Link, is_lost, translate
 
 T = TypeVar("T")
 
@@ -46,12 +46,15 @@ class Threads:
             connection.close()
         self._connections.clear()
 
-    def once(self, work: Callable[[Connection], T]) -> T:
-        """Do it, in one of the threads, on its connection; one that turns out to be broken is told."""
+    def once(self, work: Callable[[Connection], T], seconds: float = READ_SECONDS) -> T:
+        """Do it within so many seconds, in one of the threads, on its connection; a broken one is told."""
         connection = self._connected()
         try:
-            return work(connection)
+            with self._link.limit.on(connection, seconds):
+                return work(connection)
         except psycopg.Error as error:
+            if is_lost(error):
+                connection.close()
             raise translate(error, self._link.address.shown) from error
         finally:
             self._tidy(connection)

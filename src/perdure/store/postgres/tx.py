@@ -16,6 +16,7 @@ import psycopg
 
 from perdure.errors import StatementFailed, StatementRefused, TransactionTooLong
 from perdure.store.postgres.connection import Connection, is_lost, translate
+from perdure.store.postgres.limit import Limit
 
 PREFIX = "perdure_"
 """Every table and index of perdure begins with this word; a user's must not."""
@@ -53,12 +54,13 @@ _TOKEN = re.compile(
 class OpenTransaction:
     """What `current_call().tx` is. Places for values are `?` or `:name`; `??` is the operator `?`."""
 
-    def __init__(self, connection: Connection, seconds: float, shown: str) -> None:
+    def __init__(self, connection: Connection, seconds: float, shown: str, limit: Limit) -> None:
         self.open = True
         self._connection = connection
         self._seconds = seconds
         self._until = time.monotonic() + seconds
         self._shown = shown
+        self._limit = limit
 
     def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """See `perdure.store.protocol.Tx`."""
@@ -80,7 +82,7 @@ class OpenTransaction:
         left = max(1, round((self._until - time.monotonic()) * 1000))
         cursor = psycopg.RawCursor(connection)
         try:
-            with connection.pipeline():
+            with self._limit.on(connection, left / 1000 + self._limit.seconds), connection.pipeline():
                 connection.execute("SAVEPOINT perdure_act")
                 connection.execute(f"SET LOCAL statement_timeout = {left}")
                 cursor.execute(text, values, prepare=False)

@@ -43,6 +43,9 @@ log = logging.getLogger("perdure.store")
 JOBS_PER_COMMIT, BYTES_PER_COMMIT = 1000, 4 << 20
 """So much at most goes into one commit."""
 
+REMOVAL_SECONDS = 600.0
+"""So long the server may take to remove a run, which may have millions of events."""
+
 ACTS = 4
 """Transactional calls that may run at once in one process."""
 
@@ -180,11 +183,13 @@ class Writer:
         tx = Transaction(connection, self._key, self._settings.given, synced=self._settings.synced)
         committing = False
         outcomes: list[Outcome] = []
+        seconds = REMOVAL_SECONDS if isinstance(jobs[0].work, Removal) else None
         try:
-            tx.begin([job.work for job in jobs])
-            outcomes.extend(_run(job, tx) for job in jobs)
-            committing = tx.wrote
-            number = self._commit(tx) if tx.wrote else self._leave(connection)
+            with self._link.limit.on(connection, seconds):
+                tx.begin([job.work for job in jobs])
+                outcomes.extend(_run(job, tx) for job in jobs)
+                committing = tx.wrote
+                number = self._commit(tx) if tx.wrote else self._leave(connection)
         except Exception as error:  # noqa: BLE001 - told apart there, and raised again
             number = self._failed(error, tx, committing=committing)
         return outcomes, number
@@ -237,8 +242,14 @@ class Writer:
 
     def _act(self, job: Job) -> None:
         """One call with its events, in a transaction of its own; its code runs once at most."""
+        assert isinstance(job.work, Batch)
+        seconds = job.work.act_seconds + REMOVAL_SECONDS  # each of its exchanges has a limit of its own
+
+        def once() -> tuple[Outcome, int]:
+            return self._acts.once(lambda connection: self._acted(connection, job), seconds)
+
         try:
-            outcome, number = self._link.patiently(lambda: self._acts.once(lambda c: self._acted(c, job)))
+            outcome, number = self._link.patiently(once)
         except Exception as error:  # noqa: BLE001 - the thread lives on, and whoever waits is told
             outcome, number = Outcome(job, error=error), 0
         self._settle([outcome], number)
@@ -257,7 +268,8 @@ class Writer:
         tx = Transaction(
             connection, new_key(), settings.given, synced=settings.synced, held_up_seconds=held_up
         )
-        tx.begin([batch], lock=False)
+        with self._link.limit.on(connection):
+            tx.begin([batch], lock=False)
         tx.judge(batch)
         try:
             whole = self._called(tx, batch)
@@ -273,7 +285,9 @@ class Writer:
     def _called(self, tx: Transaction, batch: Batch) -> Batch:
         """Run the user's code, and make its events the batch's own."""
         assert batch.act is not None
-        open_tx = OpenTransaction(tx.connection, batch.act_seconds, self._link.address.shown)
+        open_tx = OpenTransaction(
+            tx.connection, batch.act_seconds, self._link.address.shown, self._link.limit
+        )
         try:
             added = tuple(batch.act(open_tx))
             open_tx.check_time()
@@ -294,10 +308,12 @@ class Writer:
 
         connection.add_notice_handler(heard)
         try:
-            tx.begin([batch], already=True)
+            with self._link.limit.on(connection):
+                tx.begin([batch], already=True)
             value = tx.run(batch)
             try:
-                number, committed = tx.commit()
+                with self._link.limit.on(connection):
+                    number, committed = tx.commit()
                 if not committed or doubts:
                     raise _Doubtful
             except psycopg.Error as error:

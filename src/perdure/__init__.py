@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         tool,
         use,
     )
+    from perdure.codec.secret import Secret
     from perdure.host import Runtime
     from perdure.runtime.chunks import Chunk, Reset
     from perdure.runtime.forecast import Forecast, Preflight
@@ -78,6 +79,7 @@ __all__ = [
     "Retry",
     "Run",
     "Runtime",
+    "Secret",
     "Tool",
     "Unknown",
     "Usage",
@@ -99,9 +101,10 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a
         if name not in __all__:
             raise AttributeError(f"module 'perdure' has no attribute {name!r}")
         from perdure import agent, host
+        from perdure.codec import secret
         from perdure.runtime import forecast
 
-        for room in (agent, host, forecast):
+        for room in (agent, host, secret, forecast):
             globals().update({own: getattr(room, own) for own in __all__ if hasattr(room, own)})
         return globals()[name]
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace as evolve
 from perdure import codec
 from perdure.agent import Agent, Principal, Tool
 from perdure.clock import Clock
+from perdure.codec.redaction import refuse_leak
 from perdure.errors import (
     ApprovalError,
     ApprovalVoided,
@@ -204,7 +205,9 @@ class Desk:
         return past
 
     async def _send(self, run_id: str, kind: str, data: dict[str, Any]) -> None:
-        await self.store.deliver(Message(run_id, self.clock.new_id(), kind, codec.encode(data)))
+        message = codec.encode(data)
+        refuse_leak(message, f"the message ({kind})")
+        await self.store.deliver(Message(run_id, self.clock.new_id(), kind, message))
 
     # -- permissions
 
@@ -256,6 +259,7 @@ class Desk:
         self._permitted(record, asked, by, run_id)
         if edit is not None:
             decision = evolve(decision, edit=self._edited(record, asked, edit))
+        refuse_leak(decision.data, "the decision")
         message = Message(run_id, decision.message_id, verdict, decision.data)
         delivered = await self.store.deliver(message)
         await self._must_count(past, decision, delivered.position)

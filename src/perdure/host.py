@@ -32,6 +32,7 @@ from perdure.agent import (
 )
 from perdure.agent import agent as declaration
 from perdure.clock import SECOND, SYSTEM, Clock
+from perdure.codec.secret import Resolver
 from perdure.desk import Desk
 from perdure.errors import BadRunId, NotServed, OtherGoal, at_store
 from perdure.journal import follow, goal_of, load
@@ -72,7 +73,11 @@ FOLLOW_SECONDS = 1.0
 
 
 class Runtime(Desk):
-    """A store and the agents served here. Use it as an async context manager."""
+    """A store and the agents served here. Use it as an async context manager.
+
+    `secrets`: where the values of `Secret`s come from, a mapping or a function of the name; None is the
+    environment.
+    """
 
     def __init__(
         self,
@@ -83,6 +88,7 @@ class Runtime(Desk):
         clock: Clock = SYSTEM,
         lease_seconds: float = LEASE_SECONDS,
         check: bool = False,
+        secrets: Resolver | None = None,
     ) -> None:
         address = store if store is None or isinstance(store, str) else store.url
         self._address = None if address == "memory:" else address
@@ -105,6 +111,7 @@ class Runtime(Desk):
             threads=ThreadPoolExecutor(THREADS, thread_name_prefix="perdure-tool"),
             worker=worker,
             known=dict(self.agents),
+            secrets=secrets,
         )
         served = list(self.agents.values())
         self._worker = Worker(self.host, served, concurrency=workers, check=check) if workers else None

@@ -14,13 +14,14 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, SimpleNamespace
-from typing import Any, TypedDict, get_type_hints
+from typing import Any, TypedDict, get_origin, get_type_hints
 
 from msgspec import Struct
 
 from perdure.agent.docstring import Told, read_docstring
 from perdure.agent.injection import Injected, Provider
 from perdure.codec import Shape, plain
+from perdure.codec.secret import Secret
 from perdure.errors import BadArguments, BadDeclaration, NotStorable, ShapeMismatch
 
 REQUIRED = inspect.Parameter.empty
@@ -364,6 +365,9 @@ class Parameters:
         _ = self.shapes  # names the parameter whose type cannot be stored
         # One type for all, so that two classes of one name get two names.
         whole = Shape(TypedDict("Arguments", fields)).schema()  # type: ignore[operator]
+        hidden = {name for name, tp in fields.items() if _is_secret(tp)}
+        for name in hidden:  # code gives it, and a model may not even name one
+            del whole["properties"][name]
         for name, schema in whole["properties"].items():
             if name in self.told.parameters:
                 schema.setdefault("description", self.told.parameters[name])
@@ -372,7 +376,7 @@ class Parameters:
         out: dict[str, Any] = {
             "type": "object",
             "properties": whole["properties"],
-            "required": [name for name in self.names if name not in self.defaults],
+            "required": [name for name in self.names if name not in self.defaults and name not in hidden],
             "additionalProperties": False,
         }
         if "$defs" in whole:
@@ -387,6 +391,10 @@ def _partial_keywords(fn: Callable[..., Any]) -> set[str]:
         hidden.update(fn.keywords)
         fn = fn.func
     return hidden
+
+
+def _is_secret(annotation: Any) -> bool:
+    return annotation is Secret or get_origin(annotation) is Secret
 
 
 def _show_default(schema: dict[str, Any], default: Any) -> None:

@@ -22,6 +22,8 @@ from perdure.codec.hints import field_types, filled, forward
 from perdure.codec.modelform import ModelForm
 from perdure.codec.record import is_model
 from perdure.codec.recordform import DataclassForm, Field, NamedTupleForm, StructForm, TypedDictForm
+from perdure.codec.secret import Secret
+from perdure.codec.secretform import SecretForm
 from perdure.codec.single import single
 from perdure.errors import BadDeclaration
 
@@ -161,6 +163,8 @@ class Compiler:
     # ------------------------------------------------------------------------------------------ classes
 
     def _class(self, kind: type, tp: Any, args: tuple[Any, ...], mode: Mode) -> Form | None:
+        if kind is Secret:
+            return SecretForm(mode)
         if issubclass(kind, enum.Enum):
             return Member(kind, mode)
         if is_model(kind):

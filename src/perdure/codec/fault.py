@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from perdure.codec.plain import plain
+from perdure.codec.redaction import without_secrets
+from perdure.codec.secret import KNOWN
 from perdure.codec.value import decode
 from perdure.errors import Damaged, NotStorable, RemoteError
 
@@ -25,9 +27,17 @@ MESSAGE_MOST: Final = 65_536
 def encode_error(error: BaseException) -> dict[str, Any]:
     """The plain form of an exception; `encode` turns it into bytes.
 
+    Values of secrets that this process knows are replaced by their marks, wherever they stand in it.
     `type` short name; `names` module and qualified name of the class and its bases, most derived first;
     `message`; `args` or None when they cannot be stored; `attributes` those that can be stored; `trace`.
     """
+    told = _told(error)
+    if KNOWN.forms:
+        told = without_secrets(told)
+    return told
+
+
+def _told(error: BaseException) -> dict[str, Any]:
     return {
         "type": type(error).__qualname__,
         "names": [

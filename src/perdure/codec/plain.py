@@ -1,11 +1,11 @@
 """Any user value -> a plain tree: the one form in which perdure keeps it, whatever type was declared for it.
 
 A plain tree is made of exact builtins (None, bool, int, float, str, bytes, list, dict, tuple, set,
-frozenset) and of datetime, date, time, timedelta, Decimal, UUID, complex and paths. Records (dataclass,
-Struct, pydantic model) become dicts of their fields, enum members their values, subclasses of builtins their
-base. The tree is always a deep copy: each container is copied in one stroke before it is walked, so that a
-value that another thread changes meanwhile still gives one well-formed tree. Knows no bytes. What it cannot
-bring back it refuses, naming path and type.
+frozenset) and of datetime, date, time, timedelta, Decimal, UUID, complex, paths and Secrets. Records
+(dataclass, Struct, pydantic model) become dicts of their fields, enum members their values, subclasses of
+builtins their base. The tree is always a deep copy: each container is copied in one stroke before it is
+walked, so that a value that another thread changes meanwhile still gives one well-formed tree. Knows no
+bytes. What it cannot bring back it refuses, naming path and type.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo
 
 from perdure.codec.naming import shown, step_of, type_name
 from perdure.codec.record import Reader, is_root_model, record_items, record_reader
+from perdure.codec.secret import Secret
 from perdure.errors import NotStorable
 
 MAX_DEPTH = 128
@@ -438,6 +439,7 @@ _EXACT: dict[type, Lower] = {
     Decimal: _special,
     uuid.UUID: _special,
     complex: _special,
+    Secret: _special,
     bytearray: _buffer,
     memoryview: _buffer,
     **dict.fromkeys(PATHS, _special),

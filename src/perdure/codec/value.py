@@ -21,6 +21,7 @@ from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder, Ext
 
 from perdure.codec.plain import PATHS, Walk, walked
+from perdure.codec.secret import Secret
 from perdure.errors import Damaged, TooLarge, ZoneMissing
 
 
@@ -41,6 +42,7 @@ class Code:
     UUID = 12
     PATH = 13
     COMPLEX = 14
+    SECRET = 15
 
 
 _MOMENT = struct.Struct(">HBBBBBIB")
@@ -189,6 +191,7 @@ _WRITE: dict[type, Callable[[Any], Any]] = {
     Decimal: lambda number: Ext(Code.DECIMAL, str(number).encode("ascii")),
     uuid.UUID: lambda value: Ext(Code.UUID, value.bytes),
     complex: lambda number: Ext(Code.COMPLEX, _COMPLEX.pack(number.real, number.imag)),
+    Secret: lambda secret: Ext(Code.SECRET, secret.name.encode("utf-8", "surrogatepass")),
     **dict.fromkeys(PATHS, _wire_path),
 }
 
@@ -300,4 +303,5 @@ _READ: dict[int, _Read] = {
     Code.UUID: lambda data: uuid.UUID(bytes=data),
     Code.PATH: _read_path,
     Code.COMPLEX: lambda data: complex(*_COMPLEX.unpack(data)),
+    Code.SECRET: lambda data: Secret(data.decode("utf-8", "surrogatepass")),
 }

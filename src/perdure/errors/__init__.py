@@ -9,6 +9,7 @@
       ApprovalError          a person's permission is missing or refused       (A…)
       WaitError              what a run waited for did not come or fit         (A41…)
       SchemaError            stored data and a declared type disagree          (M…)
+      SecrecyError           secrets, personal data, keys                      (K…)
       FaceError              a command or request was wrong                    (U…)
 
     Signal(BaseException)    suspension and lost leases: never caught by `except Exception`
@@ -118,6 +119,11 @@ from perdure.errors.schemas import (
     ShapeMismatch,
     StateNewer,
     ZoneMissing,
+)
+from perdure.errors.secrets import (
+    SecrecyError,
+    SecretLeaked,
+    SecretMissing,
 )
 from perdure.errors.signals import (
     LeaseLost,
@@ -254,6 +260,9 @@ __all__ = [
     "RunRetired",
     "RunWaiting",
     "SchemaError",
+    "SecrecyError",
+    "SecretLeaked",
+    "SecretMissing",
     "SeqConflict",
     "ShapeMismatch",
     "Signal",

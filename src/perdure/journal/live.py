@@ -12,12 +12,14 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.clock import Clock
+from perdure.codec.secret import KNOWN
 from perdure.errors import DiskFull, Expired, InboxMoved, StoreError
 from perdure.journal.kinds import ENDS_ACT, VITAL, is_progress
 from perdure.journal.outlast import outlast
 from perdure.journal.outline import BLOB_BYTES, legible, outline
 from perdure.journal.past import Past
 from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot
+from perdure.journal.wall import behind_wall
 from perdure.state import events as e
 from perdure.state.fold import fold
 from perdure.state.record import CallRecord, RunRecord
@@ -223,6 +225,8 @@ class Journal:
 
     def _encode(self, body: e.AnyBody, *, whole: bool = False) -> Stored:
         """Number, fold, frame and chain one fact. `whole`: large values stay in the frame."""
+        if KNOWN.forms:
+            body = behind_wall(body)
         event = e.Event(self.record.seq + 1, self.clock.now(), self.epoch, body)
         try:
             data = codec.pack(event)

@@ -42,18 +42,18 @@ def outline(body: e.AnyBody) -> tuple[e.AnyBody, list[Blob]]:
 
 
 def _change_values(body: e.AnyBody, change: Callable[[bytes], bytes]) -> e.AnyBody:
-    changed: e.AnyBody = _map_values(body, change)
+    changed: e.AnyBody = map_values(body, change)
     return changed
 
 
-def _map_values(node: Any, change: Callable[[Any], Any]) -> Any:
+def map_values(node: Any, change: Callable[[Any], Any]) -> Any:
     """The same structure with `change` applied to every bytes value in it."""
     if isinstance(node, bytes):
         return change(node)
     if isinstance(node, tuple):
-        return tuple(_map_values(item, change) for item in node)
+        return tuple(map_values(item, change) for item in node)
     if isinstance(node, Struct):
-        fields = {name: _map_values(getattr(node, name), change) for name in node.__struct_fields__}
+        fields = {name: map_values(getattr(node, name), change) for name in node.__struct_fields__}
         return type(node)(**fields)
     return node
 
@@ -63,17 +63,21 @@ def legible(body: e.AnyBody) -> e.AnyBody:
 
     Values keep theirs: the codec knows how to write them.
     """
-    changed: e.AnyBody = _map_texts(body)
+    changed: e.AnyBody = map_texts(
+        body, lambda text: text.encode("utf-8", "backslashreplace").decode("utf-8")
+    )
     return changed
 
 
-def _map_texts(node: Any) -> Any:
+def map_texts(node: Any, change: Callable[[str], str]) -> Any:
+    """The same structure with `change` applied to every text in it."""
     if isinstance(node, str):
-        return node.encode("utf-8", "backslashreplace").decode("utf-8")
+        return change(node)
     if isinstance(node, tuple):
-        return tuple(_map_texts(item) for item in node)
+        return tuple(map_texts(item, change) for item in node)
     if isinstance(node, Struct):
-        return type(node)(**{name: _map_texts(getattr(node, name)) for name in node.__struct_fields__})
+        fields = {name: map_texts(getattr(node, name), change) for name in node.__struct_fields__}
+        return type(node)(**fields)
     return node
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from perdure import codec
 from perdure.agent import Agent, Principal
+from perdure.codec.redaction import refuse_leak
 from perdure.journal import outline
 from perdure.recovery.deploys import RunKey
 from perdure.runtime.manifest import manifest_bytes, read_manifest
@@ -64,13 +65,17 @@ def goal_bytes(agent: Agent[Any, G, Any], goal: G) -> bytes:
 
 
 def started(agent: Agent[Any, G, Any], goal: G, begun: Circumstances) -> e.RunStarted:
-    """The first event of a run. Raises ShapeMismatch, NotStorable for a goal that does not fit."""
+    """The first event of a run. Raises ShapeMismatch, NotStorable, SecretLeaked for a goal that is none."""
+    goal_data = goal_bytes(agent, goal)
+    state = codec.encode(agent.first_state(goal), where="$.state")
+    refuse_leak(goal_data, "the goal")
+    refuse_leak(state, "the first state")
     return e.RunStarted(
         agent.name,
         agent.version,
         agent.state_version,
-        goal_bytes(agent, goal),
-        codec.encode(agent.first_state(goal), where="$.state"),
+        goal_data,
+        state,
         manifest_bytes(agent),
         principal=begun.principal,
         parent=begun.parent,

@@ -18,6 +18,8 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Call, Delegate, NotDone, Tool, call_scope
+from perdure.codec.redaction import redacted, without_secrets
+from perdure.codec.secret import KNOWN
 from perdure.errors import (
     ApprovalDenied,
     ApprovalExpired,
@@ -36,6 +38,7 @@ from perdure.errors import (
     PremiseUnread,
     PriceUnknown,
     ProviderFailed,
+    SecretMissing,
     ShapeMismatch,
     StatementFailed,
     StatementRefused,
@@ -52,6 +55,7 @@ from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Execution, Interrupted
 from perdure.runtime.giving_up import give_up, told
 from perdure.runtime.head import check_size, head_of
+from perdure.runtime.holds import out_of_reach
 from perdure.runtime.identity import identity
 from perdure.runtime.messages import late_events
 from perdure.runtime.mismatch import of_call
@@ -448,6 +452,8 @@ def _outcome(wanted: Wanted, call: Call, end: BodyEnd) -> e.CallSettled | e.Call
                 log.warning("run %s: %s returned what is not kept: %s", call.run_id, tool.name, unfit)
                 return e.CallSettled(call.path, "done", codec.encode(None), own, True, call.attempt)
             return replace(_failed(call, own, unfit, final=True), usage=usage)
+    if isinstance(error, SecretMissing) and not acting:  # nothing was sent by a call that promises so
+        wanted.execution.hold(wanted.branch, out_of_reach(call.run_id, error, call.path))
     if isinstance(error, NotDone) or not end.called:
         return _failed(call, own, error, final=wanted.ends(call.attempt), outcome="not_done")
     if isinstance(error, tool.options.raises):
@@ -457,7 +463,7 @@ def _outcome(wanted: Wanted, call: Call, end: BodyEnd) -> e.CallSettled | e.Call
         failed = _failed(call, own, error, final=wanted.ends(call.attempt, refused=refused))
         return replace(failed, usage=budgets.used_by_failure(wanted, error))
     wanted.fruitless = reconcile.RESENDS if refused else wanted.fruitless + 1
-    detail = f"{type(error).__name__}: {error}"[:500]
+    detail = redacted(f"{type(error).__name__}: {error}")[:500]
     return e.CallUnknown(call.path, _cause(error), wanted.drive.host.store.now(), detail)
 
 
@@ -467,6 +473,8 @@ def _checked_result(drive: Drive, tool: Tool[..., Any], result: Any) -> tuple[by
     Raises NotStorable, ShapeMismatch.
     """
     value = codec.encode(result, where="$.result")
+    if KNOWN.forms and KNOWN.found_in(value):  # live as replayed: the step never sees it in the clear
+        value = codec.encode(without_secrets(codec.decode(value)))
     check_size(drive, value, result, "$.result")
     return value, tool.result_shape.restore(codec.decode(value), where=f"$.{tool.name}")
 
@@ -534,6 +542,8 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         raise
     except Exception as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
         wanted.result = NOTHING
+        if isinstance(error, SecretMissing):  # rolled back: it did not happen
+            wanted.execution.hold(wanted.branch, out_of_reach(drive.run_id, error, call.path))
         definite = isinstance(error, (*_UNFIT, *tool.options.raises)) and not wanted.undoing
         final = definite or wanted.ends(call.attempt)
         outcome: e.Outcome = "not_done" if isinstance(error, NotDone | ProviderFailed) else "failed"

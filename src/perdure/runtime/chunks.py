@@ -19,6 +19,8 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from perdure.agent import Call, current_call
+from perdure.codec.redaction import shown
+from perdure.codec.secret import KNOWN
 from perdure.state import events as e
 
 KEPT = 10_000
@@ -69,6 +71,8 @@ class Voice:
     def __call__(self, value: object) -> None:
         """Say a chunk, from any thread."""
         call = current_call()
+        if KNOWN.forms:
+            value = shown(value)
         with self._ears.lock:
             self._position += 1
             said = self.speaking.setdefault(id(call), deque(maxlen=KEPT))

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from perdure import codec
 from perdure.agent import Agent, Principal, Providers
 from perdure.clock import Clock
+from perdure.codec.secret import Resolver
 from perdure.errors import LeaseLost
 from perdure.journal import Journal, history
 from perdure.journal.outlast import outlast
@@ -38,7 +39,10 @@ GLANCE_SECONDS = 1.0
 
 
 class Host(Struct, eq=False):
-    """What the runs of one process share. `known`: the agents that this process has come across, by name."""
+    """What the runs of one process share. `known`: the agents that this process has come across, by name.
+
+    `secrets`: where the values of Secrets come from; None is the environment.
+    """
 
     store: Store
     clock: Clock
@@ -49,6 +53,7 @@ class Host(Struct, eq=False):
     worker: str
     known: dict[str, Agent[Any, Any, Any]] = {}
     chunks: Chunks = field(default_factory=Chunks)
+    secrets: Resolver | None = None
 
 
 class Drive(Struct, eq=False):

@@ -7,7 +7,11 @@ call is for `rights` to find out.
 
 from __future__ import annotations
 
+from perdure.codec.redaction import secrets_in
+from perdure.codec.secret import KNOWN
+from perdure.errors import SecretMissing
 from perdure.runtime import approvals, premises, rights
+from perdure.runtime.holds import out_of_reach
 from perdure.runtime.identity import identity
 from perdure.runtime.resolved import unknown_hold
 from perdure.runtime.wanted import Grounds, Wanted
@@ -28,6 +32,7 @@ async def guard(wanted: Wanted) -> None:
     if wanted.undoing:  # whoever cancels has asked for it
         return
     approvals.apply_edit(wanted)
+    _resolvable(wanted)
     await _authorize(wanted)
     until: int | None = None
     if options.premises:
@@ -49,6 +54,23 @@ async def guard(wanted: Wanted) -> None:
 def holds(wanted: Wanted) -> bool:
     """Whether what the guards found is still so. Asked where fences are taken, with no await between."""
     return approvals.holds(wanted) and premises.hold(wanted)
+
+
+# ------------------------------------------------------------------------ are the secrets that it names here?
+
+
+def _resolvable(wanted: Wanted) -> None:
+    """Hold the run while a Secret among the arguments has no value here: before the intent, so that no act is
+    left unknown for want of a variable.
+    """
+    if not KNOWN.any_named:
+        return
+    try:
+        for value in wanted.args.values():
+            for secret in secrets_in(value):
+                secret.reveal()
+    except SecretMissing as error:
+        wanted.execution.hold(wanted.branch, out_of_reach(wanted.drive.run_id, error, wanted.path))
 
 
 # ------------------------------------------------------------------------------- is the principal permitted?

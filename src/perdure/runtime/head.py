@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure import codec
 from perdure.agent import Tool
+from perdure.codec.redaction import refuse_leak
 from perdure.errors import NotStorable
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Execution
@@ -55,8 +56,12 @@ def _argument(execution: Execution, name: str, value: Any, values: Any) -> tuple
     if isinstance(value, list):
         known = execution.live.argument(value, values)
         if known is not None:
+            for item in known[0].extra:
+                if isinstance(item, bytes):
+                    refuse_leak(item, f"the argument {name}")
             return known
     data = codec.encode(value, where=f"$.{name}")
+    refuse_leak(data, f"the argument {name}")
     digest = argument_digest(value) if isinstance(value, list) else codec.digest(data)
     if len(data) >= REF_BYTES:
         for seq, stored in values.items():

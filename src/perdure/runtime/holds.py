@@ -5,7 +5,8 @@ Decides nothing: whoever drives or rehearses a step finds out, and both say it a
 
 from __future__ import annotations
 
-from perdure.errors import PerdureError, Poisoned, SignalSwallowed
+from perdure.codec.redaction import redacted
+from perdure.errors import PerdureError, Poisoned, SecrecyError, SecretLeaked, SignalSwallowed
 from perdure.recovery.verdicts import first_seq, records
 from perdure.runtime.caller import line_of_error
 from perdure.state import events as e
@@ -22,11 +23,21 @@ def ways(run_id: str) -> tuple[str, str]:
 
 def step_error(run_id: str, error: BaseException) -> e.RunHeld:
     """An exception left the step."""
+    if isinstance(error, SecrecyError):
+        return out_of_reach(run_id, error)
     place = line_of_error(error)
     what = error.what if isinstance(error, PerdureError) else str(error)
     code = f"[{error.code}] " if isinstance(error, PerdureError) else ""
     detail = f"{code}{type(error).__name__}: {what}" + (f" ({place})" if place else "")
-    return e.RunHeld("step-error", detail, ways(run_id))
+    return e.RunHeld("step-error", redacted(detail), ways(run_id))
+
+
+def out_of_reach(run_id: str, error: SecrecyError, path: str = "") -> e.RunHeld:
+    """A secret or a key is missing, or the step would have written one down: nothing that a retry mends."""
+    place = line_of_error(error) if not path else ""
+    detail = f"[{error.code}] {error.what}" + (f" ({place})" if place else "")
+    reason = "secret-leaked" if isinstance(error, SecretLeaked) else "secret-missing"
+    return e.RunHeld(reason, redacted(detail), ways(run_id), path)
 
 
 def no_progress(run_id: str) -> e.RunHeld:
@@ -59,7 +70,7 @@ def poison_of(run_id: str, claims: int, error: Exception) -> e.RunHeld:
     """The hold of a run that its agent's code fails to take up, time and again."""
     place = line_of_error(error)
     what = error.what if isinstance(error, PerdureError) else str(error)
-    told = f"{type(error).__name__}: {what}"[:500] + (f" ({place})" if place else "")
+    told = redacted(f"{type(error).__name__}: {what}")[:500] + (f" ({place})" if place else "")
     detail = f"[{Poisoned.code}] claimed {claims} times since the last progress, and not taken up: {told}"
     return e.RunHeld("poison", detail, ways(run_id))
 

@@ -13,8 +13,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from perdure import codec
 from perdure.agent import Agent, Hybrid
+from perdure.codec.redaction import redacted, refuse_leak
+from perdure.codec.secret import KNOWN, resolver_scope
 from perdure.errors import (
     Damaged,
     LeaseLost,
@@ -24,6 +28,8 @@ from perdure.errors import (
     ResumeError,
     RunGone,
     SchemaError,
+    SecrecyError,
+    SecretLeaked,
     ShapeMismatch,
     Signal,
     StaleEpoch,
@@ -144,6 +150,8 @@ class Runner:
     async def run(self) -> None:
         """Load, resume, and execute steps until the run cannot go on now."""
         reached("run.claimed")
+        if self.host.secrets is not None:
+            resolver_scope.set(self.host.secrets)  # for this task, and for every one that it makes
         step = self.agent.step_fn or plain_loop(self.agent)
         ride = self.ride = await self._load()
         reached("run.loaded")
@@ -403,7 +411,9 @@ class Runner:
         try:
             patch = ride.live.patch(execution.values)
             _check_sizes(patch, self.host.store.value_bytes)
-        except (NotStorable, ShapeMismatch) as error:
+            if KNOWN.forms:
+                _check_leaks(patch)
+        except (NotStorable, ShapeMismatch, SecretLeaked) as error:
             await self._failed(ride, error)
             return
         if not patch and execution.ending is None and not ride.record.calls and not ride.record.waits:
@@ -478,13 +488,13 @@ class Runner:
         And after the agent's retries the run is held.
         """
         ride.live.reset()
-        retry = self.agent.retry
+        retry = None if isinstance(error, SecrecyError) else self.agent.retry
         failures = ride.record.failures + 1
         if retry is not None and failures < retry.attempts:
             log.warning(
                 "run %s: step %d failed, is tried again: %r", ride.run_id, ride.record.step + 1, error
             )
-            why = f"{type(error).__name__}: {error}"[:500]
+            why = redacted(f"{type(error).__name__}: {error}")[:500]
             await ride.journal.append(e.StepRestarted(why, ride.record.seq))
             await ride.journal.barrier()  # a restart must not forget that this try was made
             await self.host.clock.sleep(retry.delay(failures))
@@ -554,6 +564,12 @@ def _check_sizes(patch: tuple[e.Op, ...], most: int) -> None:
                 path=_place(op),
                 type_name="",
             )
+
+
+def _check_leaks(patch: tuple[e.Op, ...]) -> None:
+    """Refuse a change that would write a secret down. Raises SecretLeaked."""
+    for op in patch:
+        refuse_leak(msgspec.msgpack.encode(op), _place(op))
 
 
 def _place(op: e.Op) -> str:

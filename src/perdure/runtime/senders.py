@@ -14,6 +14,7 @@ from msgspec import Struct
 from perdure import codec
 from perdure.agent import Principal
 from perdure.clock import Clock
+from perdure.codec.redaction import refuse_leak
 from perdure.errors import (
     AlreadyAnswered,
     AnswerLate,
@@ -203,12 +204,12 @@ async def _send(store: Store, clock: Clock, sending: Sending, problem: PerdureEr
         if await _known(store, sending):
             return False
         raise problem
+    data = codec.encode(sending.data)
+    refuse_leak(data, sending.what)
     message_id = sending.prefix + (clock.new_id() if sending.id is None else sending.id)
     reached("message.send")
     try:
-        delivered = await store.deliver(
-            Message(sending.run_id, message_id, sending.kind, codec.encode(sending.data))
-        )
+        delivered = await store.deliver(Message(sending.run_id, message_id, sending.kind, data))
     except RunEnded:
         if await _known(store, sending):
             return False

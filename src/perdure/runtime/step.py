@@ -34,6 +34,7 @@ from perdure.agent import (
 )
 from perdure.agent.recovery import Recovery
 from perdure.codec import Shape
+from perdure.codec.redaction import redacted, refuse_leak
 from perdure.errors import (
     BadArguments,
     CallOutsideStep,
@@ -116,6 +117,7 @@ class LiveRun(Run[Any, Any, Any]):
         """End the run as succeeded, when the step has returned."""
         self._usable()
         value = codec.encode(result, where="$.result")
+        refuse_leak(value, "the run's result")
         self._drive.agent.result_shape.restore(codec.decode(value), where="$.result")
         self._execution.ending = Ending("succeeded", value)
 
@@ -168,7 +170,7 @@ class LiveRun(Run[Any, Any, Any]):
             except PerdureError as error:
                 return tool_message(wanted, _for_model(error), error=True)
             except Exception as error:  # noqa: BLE001  (the model reads whatever a tool raised)
-                return tool_message(wanted, f"{type(error).__name__}: {error}", error=True)
+                return tool_message(wanted, redacted(f"{type(error).__name__}: {error}"), error=True)
             return tool_message(wanted, _text(result), error=False)
 
         return work
@@ -362,6 +364,15 @@ class _QuietReplay(logging.LoggerAdapter[logging.Logger]):
         """Nothing is logged twice."""
         quiet = self._execution.replay.replaying or self._execution.checking
         return not quiet and super().isEnabledFor(level)
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """The message with its arguments, and without the values of secrets."""
+        if args and self.isEnabledFor(level):
+            msg, args = (
+                redacted(str(msg) % (args[0] if len(args) == 1 and isinstance(args[0], dict) else args)),
+                (),
+            )
+        super().log(level, redacted(str(msg)), *args, **kwargs)
 
     def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
         """Name the run and the step in front."""

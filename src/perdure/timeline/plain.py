@@ -16,6 +16,9 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
+from perdure.codec.redaction import redacted
+from perdure.codec.secret import Secret
+
 SAFE_INTEGER = 1 << 53
 """Integers beyond this lose digits in many JSON readers, so they are written as text."""
 
@@ -29,6 +32,7 @@ _HIDDEN = frozenset(
 
 def clean(text: str) -> str:
     """The text in one line; control, bidirectional, invisible and unpaired characters written as escapes."""
+    text = redacted(text)
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(character) for character in text)
@@ -67,7 +71,7 @@ def jsonable(value: Any) -> Any:
         case None | bool():
             return value
         case str():
-            return _json_text(value)
+            return _json_text(redacted(value))
         case int():
             return value if -SAFE_INTEGER < value < SAFE_INTEGER else {"$int": str(value)}
         case float():
@@ -119,6 +123,8 @@ def _json_scalar(value: Any) -> Any:
             return {"$complex": [jsonable(value.real), jsonable(value.imag)]}
         case PurePath():
             return {"$path": jsonable(str(value))}
+        case Secret():
+            return str(value)
         case _:
             return {"$other": type(value).__name__}
 
@@ -166,6 +172,8 @@ def _parts(value: Any, width: int, depth: int) -> Iterator[str]:
             yield value.isoformat()
         case dt.timedelta():
             yield f"{value.total_seconds():g} s"
+        case Secret():
+            yield clean(str(value))
         case _:
             yield f"<{clean(type(value).__name__)}>"
 

@@ -1,0 +1,92 @@
+"""What may be shown: the one place that every face, log, trace and error asks.
+
+`redacted` makes a text safe, `shown` a value, `Redacting` the records of Python's logging. What they hide:
+the values of secrets that this process has used, in the forms of `secret.written_forms`. Judges nothing: what
+may be kept is decided where it is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from perdure.codec.plain import ATOMS
+from perdure.codec.record import record_items
+from perdure.codec.secret import KNOWN, Secret, mark_of
+from perdure.errors import SecretLeaked
+
+
+def redacted(text: str) -> str:
+    """The text with a mark such as `[secret STRIPE_KEY]` in the place of each known value of a secret."""
+    return KNOWN.without(text) if KNOWN.forms else text
+
+
+def shown(value: Any) -> Any:
+    """Plain data as it may be shown: texts redacted, a Secret as its mark."""
+    if type(value) is Secret:
+        return mark_of(value.name)
+    return _mapped(value, shown) if type(value) in _HOLDERS else _without(value)
+
+
+def without_secrets(value: Any) -> Any:
+    """Plain data as it may be kept: texts and bytes redacted; a Secret stays one."""
+    return _mapped(value, without_secrets) if type(value) in _HOLDERS else _without(value)
+
+
+def secrets_in(value: Any) -> Iterator[Secret[Any]]:
+    """The Secrets in a value, however deep it holds them; what is no record and no container holds none."""
+    kind = type(value)
+    if kind is Secret:
+        yield value
+    elif kind is dict:
+        for key, item in value.items():
+            yield from secrets_in(key)
+            yield from secrets_in(item)
+    elif kind in _HOLDERS:
+        for item in value:
+            yield from secrets_in(item)
+    elif kind not in ATOMS and (fields := record_items(value)) is not None:
+        for _, item in fields:
+            yield from secrets_in(item)
+
+
+def refuse_leak(data: bytes, where: str) -> None:
+    """Raise SecretLeaked if these bytes, of a value or a body, contain the value of a secret."""
+    if KNOWN.forms and (name := KNOWN.found_in(data)) is not None:
+        raise SecretLeaked(f"{where} contains the value of the secret {name}", where=where, name=name)
+
+
+class Redacting(logging.Filter):
+    """A filter for handlers of Python's logging: messages, arguments and tracebacks without known values."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Always true; the record is made safe first."""
+        if KNOWN.forms:
+            message = record.getMessage()
+            safe = redacted(message)
+            if safe != message:
+                record.msg, record.args = safe, ()
+            if record.exc_info and not record.exc_text:
+                record.exc_text = logging.Formatter().formatException(record.exc_info)
+            if record.exc_text:
+                record.exc_text = redacted(record.exc_text)
+        return True
+
+
+_HOLDERS = frozenset({dict, list, tuple, set, frozenset})
+
+
+def _mapped(value: Any, change: Any) -> Any:
+    kind = type(value)
+    if kind is dict:
+        return {change(key): change(item) for key, item in value.items()}
+    return kind([change(item) for item in value])
+
+
+def _without(value: Any) -> Any:
+    if type(value) is str:
+        return redacted(value)
+    if type(value) is bytes and KNOWN.forms and (name := KNOWN.found_in(value)) is not None:
+        return mark_of(name).encode()
+    return value

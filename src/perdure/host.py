@@ -186,7 +186,7 @@ class Runtime(Desk):
         taken by another goal or agent, OtherBudget or BudgetBelowSpent if by another budget, BadRunId,
         NotStorable.
         """
-        _check_id(run_id)
+        check_id(run_id)
         limits = (budget or Budget()).limits(agent.budget)
         begun = Circumstances(trace_of(run_id), principal_bytes(principal), budget=limits)
         body = started(agent, goal, begun)
@@ -358,7 +358,8 @@ def _ended_early(working: asyncio.Task[None]) -> None:
         log.critical("the worker has ended, and carries no run on any more: %r", error, exc_info=error)
 
 
-def _check_id(run_id: str) -> None:
+def check_id(run_id: str) -> None:
+    """Raises BadRunId if a run cannot have this id."""
     fine = (
         0 < len(run_id) <= 200 and run_id.isprintable() and not any(c.isspace() or c == "@" for c in run_id)
     )

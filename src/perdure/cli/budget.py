@@ -21,6 +21,7 @@ from perdure.host import Runtime
 from perdure.state.record import RunRecord
 from perdure.state.wording import told
 from perdure.store.protocol import RunRow
+from perdure.timeline.amounts import counted
 from perdure.timeline.plain import clean, jsonable
 from perdure.timeline.spending import NAMES, spending, spending_document
 
@@ -124,4 +125,7 @@ def _draw(row: RunRow, record: RunRecord) -> None:
         )
     if record.held is not None and record.held.reason == "over-budget":
         screen.draw("", clean(record.held.detail))
-        screen.draw_commands([clean(remedy) for remedy in record.held.remedies])
+        if row.pending:
+            screen.draw(f"{counted(row.pending, 'message')} came since; the next worker applies them")
+        else:
+            screen.draw_commands([clean(remedy) for remedy in record.held.remedies])

@@ -17,6 +17,9 @@ from perdure.errors import AnswerUnfit, IdReused
 from perdure.host import Runtime
 from perdure.store.protocol import RunRow
 
+_NEGATIVE = {"ignore_unknown_options": True}
+"""A value such as -1 is no option."""
+
 
 def _sending(command: Any) -> Any:
     """The options that both take."""
@@ -27,7 +30,7 @@ def _sending(command: Any) -> Any:
     return by(once(stored(command)))
 
 
-@click.command(short_help="Send a run a signal that it waits for, or will.")
+@click.command(short_help="Send a run a signal that it waits for, or will.", context_settings=_NEGATIVE)
 @click.argument("run")
 @click.argument("name")
 @click.argument("payload", required=False)
@@ -43,7 +46,7 @@ def signal(options: Options, run: str, name: str, payload: str | None, by: str, 
     return send(options, run, "signal", {"by": by}, act)
 
 
-@click.command(short_help="Answer what a run asks.")
+@click.command(short_help="Answer what a run asks.", context_settings=_NEGATIVE)
 @click.argument("run")
 @click.argument("value")
 @click.option("--question", metavar="PLACE", help="Its place, as perdure why shows it, if it asks several.")

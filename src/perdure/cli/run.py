@@ -9,6 +9,8 @@ import signal
 import sys
 import time
 from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from pathlib import Path
 from typing import Any, TextIO
 
 import click
@@ -18,14 +20,17 @@ from perdure.agent.blocking import run_blocking
 from perdure.cli import exits
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import path_of, url_of
-from perdure.clock import SYSTEM
+from perdure.clock import SECOND, SYSTEM
 from perdure.codec import plain
 from perdure.errors import AmbiguousRun, BadGoal, NoSuchRun, NotServed, PerdureError, at_store
-from perdure.host import Runtime
+from perdure.host import PATIENCE, Runtime, check_id
 from perdure.recovery.deploys import RunKey
 from perdure.store.protocol import Query, RunRow
 from perdure.timeline.amounts import moment
 from perdure.timeline.plain import brief, clean, jsonable
+
+SILENT_SECONDS = 1.0
+"""A wait that is shorter is not told."""
 
 LOOK_SECONDS = 1.0
 """A worker that drains looks this often whether a run of its version is left."""
@@ -96,23 +101,41 @@ async def _run(options: Options, order: Order) -> Outcome[Any] | None:
 
     agent = load(order.app)
     agent.validate()
+    goal = _goal(agent, order.goal) if order.goal is not None or _new_store(options) is not None else None
+    if order.run_id is not None:
+        check_id(order.run_id)
     _say_new(options)
     async with Runtime(options.store, [agent], check=order.check) as runtime:
         row = await _meant(runtime, agent, order)
         if row is not None:
             order.run_id = row.run_id
-        elif order.run_id is None:
-            order.run_id = SYSTEM.new_id()
+        elif order.goal is None:
+            goal = _goal(agent, None)
+        order.run_id = order.run_id or SYSTEM.new_id()
         _say(options, _opening(row, order, agent, runtime.store.url))
         if row is None or order.goal is not None:
-            goal = _goal(agent, order.goal)
-            if order.detach:
-                await runtime.start(agent, order.run_id, goal, budget=order.budget)
-                return None
-            return await runtime.run(agent, order.run_id, goal, budget=order.budget)
-        if order.budget is not None:
+            await runtime.start(agent, order.run_id, goal, budget=order.budget)
+        elif order.budget is not None:
             raise click.UsageError(f"--budget is for a new run; {order.run_id} exists: perdure budget --add")
-        return None if order.detach else await runtime.resume(order.run_id)
+        return None if order.detach else await _carried(runtime, options, order)
+
+
+async def _carried(runtime: Runtime, options: Options, order: Order) -> Outcome[Any]:
+    """Carry the run on; while it waits for less than a minute, say what for."""
+    assert order.run_id is not None
+    until, patience = time.monotonic() + PATIENCE.total_seconds(), SILENT_SECONDS
+    while True:
+        outcome = await runtime.resume(order.run_id, patience=timedelta(seconds=patience))
+        if not isinstance(outcome, Waiting) or outcome.until is None:
+            return outcome
+        left = (outcome.until.timestamp() * SECOND - runtime.store.now()) / SECOND
+        if left > until - time.monotonic():
+            return outcome
+        if left > SILENT_SECONDS:
+            _say(options, f"waiting{_said(outcome)}")
+            for label, text in _deciding(outcome):
+                _say(options, f"  {label:<7} {at_store(text, options.store)}")
+        patience = max(left, 0.0) + SILENT_SECONDS
 
 
 async def _meant(runtime: Runtime, agent: Agent[Any, Any, Any], order: Order) -> RunRow | None:
@@ -144,9 +167,12 @@ def _goal(agent: Agent[Any, Any, Any], text: str | None) -> Any:
     Text where it takes text, else JSON; its defaults if none is given.
     """
     candidates: list[Any] = [{}] if text is None else [text]
+    not_json = ""
     if text is not None:
-        with contextlib.suppress(ValueError):  # not JSON: only the text itself is a candidate
+        try:
             candidates.append(json.loads(text))
+        except ValueError as error:  # only the text itself is a candidate
+            not_json = f"; as JSON it cannot be read: {error}"
     refusal: PerdureError | None = None
     for candidate in candidates:
         try:
@@ -155,7 +181,8 @@ def _goal(agent: Agent[Any, Any, Any], text: str | None) -> Any:
             refusal = error
     if text is None:
         raise BadGoal(f"agent {agent.name} needs a goal, and has no open run to carry on") from refusal
-    raise BadGoal(f"the goal does not fit agent {agent.name}: {refusal.what if refusal else ''}") from refusal
+    why = refusal.what if refusal is not None else ""
+    raise BadGoal(f"the goal does not fit agent {agent.name}: {why}{not_json}") from refusal
 
 
 # ---------------------------------------------------------------------------------------------- what is said
@@ -168,9 +195,15 @@ def _say(options: Options, text: str) -> None:
 
 def _say_new(options: Options) -> None:
     """Say that there is no such store yet: a name that was mistyped would else go unnoticed."""
-    path = path_of(url_of(options))
-    if path is not None and not path.exists() and path.absolute().parent.is_dir():
+    path = _new_store(options)
+    if path is not None and path.absolute().parent.is_dir():
         click.echo(f"new store {clean(str(path.absolute()))}", err=True)
+
+
+def _new_store(options: Options) -> Path | None:
+    """The store's file if it is not there yet: no run can be meant."""
+    path = path_of(url_of(options))
+    return path if path is not None and not path.exists() else None
 
 
 def _opening(row: RunRow | None, order: Order, agent: Agent[Any, Any, Any], store: str) -> str:
@@ -252,12 +285,17 @@ def _next(order: Order, outcome: Outcome[Any]) -> list[tuple[str, str]]:
         steps += [("remedy", clean(remedy)) for remedy in outcome.remedies]
         steps += [("then", f"perdure run {order.app} --id {name}")]
     elif isinstance(outcome, Waiting):
-        for request in outcome.approvals:
-            steps += [("permit", f"perdure approve {clean(request.id)}, or perdure deny {clean(request.id)}")]
+        steps += _deciding(outcome)
         steps += [
             ("then", f"perdure run {order.app} --id {name}, or leave it to: perdure worker {order.app}")
         ]
     return steps
+
+
+def _deciding(outcome: Waiting[Any]) -> list[tuple[str, str]]:
+    """How what the run asks for is permitted or forbidden."""
+    names = [clean(request.id) for request in outcome.approvals]
+    return [("permit", f"perdure approve {name}, or perdure deny {name}") for name in names]
 
 
 def _document(order: Order, outcome: Outcome[Any], code: int) -> dict[str, Any]:

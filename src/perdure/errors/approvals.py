@@ -19,7 +19,10 @@ class ApprovalExpired(ApprovalError):
     """
 
     code = "A401"
-    default_remedy = "call the tool again, which asks again; give people longer: Approval(expires=...)"
+    default_remedy = (
+        "call the tool again, or perdure retry RUN if the step did not handle it: both ask again;"
+        " give people longer: Approval(expires=...)"
+    )
 
 
 class AlreadyDecided(ApprovalError):

@@ -214,7 +214,8 @@ class PremiseUnread(CallError):
     code = "T220"
     default_safe = "The call was not made; that is recorded, and the step goes on."
     default_remedy = (
-        "mend the source of the fact, then make a new call; retry= on the tool tries again by itself"
+        "mend the source of the fact, then make a new call, or perdure retry RUN if the step did not handle"
+        " it; retry= on the tool tries again by itself"
     )
 
 

@@ -89,7 +89,7 @@ def settle_from(call: CallRecord, policy: CallPolicy) -> int:
 
 
 class DropTail(Struct, frozen=True):
-    """Forget the records after event `keep`, reads all, and go on live."""
+    """Forget the records after event `keep`, of which none acted, and go on live."""
 
     keep: int
 
@@ -103,7 +103,7 @@ class HoldDiverged(Struct, frozen=True):
 def after_mismatch(record: RunRecord, seq: int) -> DropTail | HoldDiverged:
     """The open step asked for something else than event `seq` recorded.
 
-    If only reads and unanswered waits were recorded from there on, that tail is dropped.
+    If only what did not act and unanswered waits were recorded from there on, that tail is dropped.
     """
     tail = [item for item in records(record) if first_seq(item) >= seq]
     if all(_harmless(item) for item in tail):
@@ -112,11 +112,18 @@ def after_mismatch(record: RunRecord, seq: int) -> DropTail | HoldDiverged:
 
 
 def may_restart(record: RunRecord) -> bool:
-    """Whether the open step may begin anew: nothing that acts was intended in it, open or settled, and no
-    child spawned.
+    """Whether the open step may begin anew: nothing that acts was made in it, open or settled, and no child
+    spawned.
     """
     spawned = any(wait.kind == "child" for wait in record.waits.values())
-    return not spawned and all(call.effect == "read" for call in record.calls.values())
+    return not spawned and not any(map(may_have_acted, record.calls.values()))
+
+
+def may_have_acted(call: CallRecord) -> bool:
+    """Whether the outside may know of this call: no read, nothing refused before it was made, and nothing
+    that a transaction took back.
+    """
+    return call.effect != "read" and not (call.standing == "failed" and not call.intent)
 
 
 def records(record: RunRecord) -> Iterable[CallRecord | WaitRecord]:
@@ -133,5 +140,5 @@ def first_seq(item: CallRecord | WaitRecord) -> int:
 
 def _harmless(item: CallRecord | WaitRecord) -> bool:
     if isinstance(item, CallRecord):
-        return item.effect == "read"
+        return not may_have_acted(item)
     return not item.closed and item.kind != "child"  # a child acts

@@ -5,9 +5,10 @@ Decides nothing: whoever drives or rehearses a step finds out, and both say it a
 
 from __future__ import annotations
 
+from perdure.codec import decode
 from perdure.codec.redaction import redacted
-from perdure.errors import PerdureError, Poisoned, SecrecyError, SecretLeaked, SignalSwallowed
-from perdure.recovery.verdicts import first_seq, records
+from perdure.errors import CallFailed, PerdureError, Poisoned, SecrecyError, SecretLeaked, SignalSwallowed
+from perdure.recovery.verdicts import first_seq, may_have_acted, records
 from perdure.runtime.caller import line_of_error
 from perdure.state import events as e
 from perdure.state.record import CallRecord, RunRecord
@@ -21,15 +22,32 @@ def ways(run_id: str) -> tuple[str, str]:
     return (f"perdure retry {run_id}", f"perdure cancel {run_id}")
 
 
-def step_error(run_id: str, error: BaseException) -> e.RunHeld:
-    """An exception left the step."""
+def step_error(run_id: str, error: BaseException, record: RunRecord) -> e.RunHeld:
+    """An exception left the step; if it is the recorded failure of an act, a retry gets it again."""
     if isinstance(error, SecrecyError):
         return out_of_reach(run_id, error)
     place = line_of_error(error)
     what = error.what if isinstance(error, PerdureError) else str(error)
     code = f"[{error.code}] " if isinstance(error, PerdureError) else ""
     detail = f"{code}{type(error).__name__}: {what}" + (f" ({place})" if place else "")
-    return e.RunHeld("step-error", redacted(detail), ways(run_id))
+    act = _failed_act(error, record)
+    if act is None:
+        return e.RunHeld("step-error", redacted(detail), ways(run_id))
+    mend = f"handle the failure of {act.name} in the step, and deploy it: a retry gets it from the record"
+    return e.RunHeld("step-error", redacted(detail), (mend, *ways(run_id)), act.path)
+
+
+def _failed_act(error: BaseException, record: RunRecord) -> CallRecord | None:
+    """The act whose recorded failure this is, as far as its type tells: the newest one."""
+    kind = error.type_name if isinstance(error, CallFailed) else type(error).__name__
+    failed = (call for call in record.calls.values() if call.standing == "failed" and may_have_acted(call))
+    alike = [call for call in failed if _type_of(call) == kind]
+    return max(alike, key=lambda call: call.seq, default=None)
+
+
+def _type_of(call: CallRecord) -> str:
+    told = decode(call.value) if call.value else None
+    return str(told.get("type", "")) if isinstance(told, dict) else ""
 
 
 def out_of_reach(run_id: str, error: SecrecyError, path: str = "") -> e.RunHeld:

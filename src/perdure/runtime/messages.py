@@ -7,13 +7,13 @@ Pure. A message that no longer fits anything means nothing, and is taken all the
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
 
 from perdure import codec
-from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, records
+from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, may_have_acted
 from perdure.runtime.decisions import decision_events
 from perdure.runtime.lineage import child_events
 from perdure.runtime.questions import answer_events, signal_events
@@ -21,7 +21,7 @@ from perdure.runtime.raising import raising_events
 from perdure.runtime.resolved import resolvable
 from perdure.state import events as e
 from perdure.state.fold import fold
-from perdure.state.record import CallRecord, RunRecord, WaitRecord
+from perdure.state.record import CallRecord, RunRecord
 from perdure.store.protocol import Inbound
 
 log = logging.getLogger("perdure.run")
@@ -126,16 +126,21 @@ def _released(record: RunRecord, kind: str, data: dict[str, Any], by: str) -> tu
     released = e.RunReleased(by, kind, str(data.get("note", "")))
     if data.get("restart"):
         return (released, e.StepRestarted(f"asked for by {by}", 0, fresh=True))
-    failed = next((item for item in records(record) if _failed_read(item)), None)
-    if kind == "retry" and failed is not None:
-        decision = after_mismatch(record, first_seq(failed))
+    if kind == "retry" and (first := min(_fruitless(record), default=0)):
+        decision = after_mismatch(record, first)
         if isinstance(decision, DropTail):  # else something that acts came after it
-            return (released, e.StepRestarted("reads that failed are made again", decision.keep))
+            return (released, e.StepRestarted("what failed and did not act is made again", decision.keep))
     return (released,)
 
 
-def _failed_read(item: CallRecord | WaitRecord) -> bool:
-    return isinstance(item, CallRecord) and item.effect == "read" and item.standing == "failed"
+def _fruitless(record: RunRecord) -> Iterator[int]:
+    """The first events of what came to nothing and did not act: calls that failed, requests that expired."""
+    for call in record.calls.values():
+        if call.standing == "failed" and not may_have_acted(call):
+            yield first_seq(call)
+    for asked in record.approvals.values():
+        if asked.standing == "expired":
+            yield asked.seq
 
 
 def late_events(record: RunRecord, run_id: str, receipt: e.CallSettled, key: str) -> tuple[e.AnyBody, ...]:

@@ -46,7 +46,7 @@ async def at_call(live: Live) -> Prospects:
         _approval(wanted, found)
         await _money(wanted, found)
     except Exception as error:  # noqa: BLE001  (what the agent's own functions raise would end the step)
-        found.held = found.held or step_error(wanted.drive.run_id, error)
+        found.held = found.held or step_error(wanted.drive.run_id, error, wanted.drive.record)
     return found
 
 

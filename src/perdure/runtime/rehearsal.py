@@ -315,7 +315,7 @@ async def _judged(execution: Execution, played: Played, about: Forecast) -> _Nex
     if execution.holds:
         return _held(about, execution.holds[0]), ()
     if isinstance(played.error, Exception):
-        return _held(about, step_error(drive.run_id, played.error)), ()
+        return _held(about, step_error(drive.run_id, played.error, drive.record)), ()
     kept = [f"keeps to the old way of marker {name!r}" for name in old_ways(execution.record)]
     if played.stopped is None:
         return evolve(_ended(execution, played, about), notes=(*about.notes, *kept)), ()

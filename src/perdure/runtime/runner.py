@@ -499,7 +499,7 @@ class Runner:
             await ride.journal.barrier()  # a restart must not forget that this try was made
             await self.host.clock.sleep(retry.delay(failures))
             return
-        await self._hold(ride, step_error(ride.run_id, error))
+        await self._hold(ride, step_error(ride.run_id, error, ride.record))
 
     async def _hold(self, ride: Drive, held: e.RunHeld) -> None:
         reached("run.hold")

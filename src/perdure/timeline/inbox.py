@@ -25,7 +25,7 @@ class Entry:
 
     `id` is what its commands name: an approval id, or the run and the place of the question, or the run.
     `who` may decide (empty: anyone). `until`: microseconds, 0 for no end. `taken`: a message has come for the
-    run, so that this may be decided already. `commands`: what can be typed.
+    run, so that this may be decided already. `commands`: what can be typed; then it is a look.
     """
 
     kind: Asked
@@ -80,6 +80,8 @@ def _entry(
 ) -> Entry:
     until = 0 if until >= NEVER else until
     taken = row.pending > 0
+    if taken:  # it may be decided already: what is to be typed first is the look that tells
+        commands = (f"perdure why {clean(row.run_id)}",)
     return Entry(kind, row.run_id, row.agent, made, what, who, until, row.updated_at, taken, commands)
 
 

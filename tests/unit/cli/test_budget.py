@@ -82,6 +82,9 @@ def test_more_is_one_message_with_who_and_why(perdure: Command, rich: Path) -> N
     assert "recorded: budget rich-1 + usd=1, steps=5, by ana" in answer.out
     [(kind, data)] = messages(rich, "rich-1")
     assert (kind, data) == ("budget", {"by": "ana", "note": "ok", "more": {"usd": DOLLAR, "steps": 5}})
+    shown = perdure("budget", "rich-1").out
+    assert "1 message came since; the next worker applies them" in shown
+    assert "--add" not in shown, "what has been said is not proposed again"
     answer = perdure("budget", "rich-1", "--add", "usd=0.5", "--json")
     assert (answer.document["accepted"], answer.document["add"]) == ("budget", {"usd": 0.5})
 

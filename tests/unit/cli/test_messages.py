@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure import FOREVER, Agent, Run, Runtime
-from perdure.codec import decode
+from perdure.codec import decode, encode
 from tests.unit.cli.conftest import Command
 from tests.unit.cli.stores import messages
 
@@ -70,8 +70,19 @@ def test_one_of_several_questions_is_named(perdure: Command, place: Path) -> Non
     commands = [way for one in perdure("inbox", "--json").document["entries"] for way in one["commands"]]
     assert commands == [f"perdure answer r-1 ANSWER --question 1:0.{n}.0" for n in range(2)]
     assert perdure("answer", "r-1", "5", "--question", "1:0.1.0").code == 0
+    said = [way for one in perdure("inbox", "--json").document["entries"] for way in one["commands"]]
+    assert said == ["perdure why r-1"] * 2, "the row cannot tell which of them was answered"
     assert perdure("answer", "r-1", "5").code == 0
     assert start(path, "two").unwrap() == [5, "5"]
+
+
+def test_a_negative_number_is_no_option(perdure: Command, place: Path) -> None:
+    path = place / "perdure.db"
+    start(path, "ask")
+    assert "error[A415]" in perdure("answer", "r-1", "-1").err, "it came as far as the question"
+    assert perdure("signal", "r-1", "level", "-1").code == 0
+    assert [data["value"] for _, data in messages(path, "r-1")] == [encode(-1)]
+    assert perdure("answer", "r-1", "--no-such").code == 5
 
 
 def test_a_signal_is_sent(perdure: Command, place: Path) -> None:

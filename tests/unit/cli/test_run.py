@@ -104,6 +104,57 @@ def test_each_outcome_has_its_exit_code(
     assert "look    perdure show order-1" in drawn.out
 
 
+SHORT = """
+from dataclasses import dataclass
+from datetime import timedelta
+import perdure
+from perdure.agent import Approval
+
+@dataclass
+class Order:
+    id: str
+    cents: int
+
+@perdure.tool(approval=Approval(expires=timedelta(seconds=2)))
+async def pay(cents: int) -> str:
+    return f"paid {cents}"
+
+desk = perdure.Agent("desk", goal=Order, start=lambda goal: {}, result=str, tools=[pay])
+
+@desk.step
+async def step(run: perdure.Run) -> None:
+    run.finish(await pay(run.goal.cents))
+"""
+
+
+def test_a_wait_that_is_sat_out_is_told(perdure: Command, place: Path) -> None:
+    (place / "short.py").write_text(SHORT)
+    ran = perdure("run", "short.py", '{"id": "o-1", "cents": 5}', "--id", "r-1")
+    assert (ran.code, "held after" in ran.out) == (4, True)
+    waiting, permit = ran.out.splitlines()[1:3]
+    assert waiting.startswith("waiting, for approval r-1~")
+    approval = waiting.split()[3]
+    assert permit.split("perdure ")[1:] == [f"approve {approval}, or ", f"deny {approval}"]
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (('{"id": 3}',), "$.goal.id should be str"),
+        (('{"id: 3}',), "as JSON it cannot be read: Unterminated string"),
+        ((), "needs a goal"),
+        (('{"id": "o-1", "cents": 5}', "--id", "a b"), "cannot be a run id"),
+    ],
+)
+def test_what_cannot_be_started_makes_no_store(
+    perdure: Command, place: Path, order: tuple[str, ...], said: str
+) -> None:
+    (place / "short.py").write_text(SHORT)
+    ran = perdure("run", "short.py", *order)
+    assert (ran.code, said in ran.err) == (2, True), ran.err
+    assert (ran.out, list(place.glob("*.db"))) == ("", [])
+
+
 def test_what_an_agent_prints_is_kept_out_of_the_document(perdure: Command, agent: Path) -> None:
     agent.write_text(
         "print('loading')\n"

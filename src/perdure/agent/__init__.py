@@ -4,6 +4,8 @@ The surface that users see, and the seam (`Call`, the scopes, `Providers`, `Door
 fills. Nothing here runs a step, opens a store or writes an event.
 """
 
+import os
+
 from perdure.agent.agent import Agent, Authorize, Door, families
 from perdure.agent.declared import Declared
 from perdure.agent.delegate import Delegate
@@ -51,8 +53,11 @@ from perdure.agent.scope import (
 )
 from perdure.agent.tool import RESULT, Hook, Tool, fact, model, tool
 from perdure.agent.verdict import Done, NotDone, Unknown
+from perdure.codec.secret import Outside
 from perdure.recovery.deploys import DeployPolicy
 from perdure.state.events import Effect
+
+Outside.environment = os.environ  # where a Secret's value comes from, unless a Runtime says otherwise
 
 __all__ = [
     "EFFECTS",

@@ -1,13 +1,11 @@
 """What may be shown: the one place that every face, log, trace and error asks.
 
-`redacted` makes a text safe, `shown` a value, `Redacting` the records of Python's logging. What they hide:
-the values of secrets that this process has used, in the forms of `secret.written_forms`. Judges nothing: what
-may be kept is decided where it is kept.
+`redacted` makes a text safe, `shown` a value. What they hide: the values of secrets that this process has
+used, in the forms of `secret.written_forms`. Judges nothing: what may be kept is decided where it is kept.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,23 +53,6 @@ def refuse_leak(data: bytes, where: str) -> None:
     """Raise SecretLeaked if these bytes, of a value or a body, contain the value of a secret."""
     if KNOWN.forms and (name := KNOWN.found_in(data)) is not None:
         raise SecretLeaked(f"{where} contains the value of the secret {name}", where=where, name=name)
-
-
-class Redacting(logging.Filter):
-    """A filter for handlers of Python's logging: messages, arguments and tracebacks without known values."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Always true; the record is made safe first."""
-        if KNOWN.forms:
-            message = record.getMessage()
-            safe = redacted(message)
-            if safe != message:
-                record.msg, record.args = safe, ()
-            if record.exc_info and not record.exc_text:
-                record.exc_text = logging.Formatter().formatException(record.exc_info)
-            if record.exc_text:
-                record.exc_text = redacted(record.exc_text)
-        return True
 
 
 _HOLDERS = frozenset({dict, list, tuple, set, frozenset})

@@ -7,7 +7,6 @@ values it has seen, so that they are recognised where they leak. Knows no event 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -102,14 +101,18 @@ def mark_of(name: str) -> str:
     return f"[secret {name}]"
 
 
+class Outside:
+    """Where values come from when no Runtime says otherwise: filled by the room that may look outside."""
+
+    environment: Resolver = {}  # noqa: RUF012  (one for the process, put here once)
+
+
 def _resolved(name: str, resolver: Resolver | None) -> str:
     place = "the environment" if resolver is None else "the Runtime's resolver"
     found: object = None
     try:
-        if resolver is None:
-            found = os.environ.get(name)
-        else:
-            found = resolver(name) if callable(resolver) else resolver.get(name)
+        source = Outside.environment if resolver is None else resolver
+        found = source(name) if callable(source) else source.get(name)
     except LookupError:
         found = None
     except Exception as error:  # noqa: BLE001  (a user's resolver may raise anything)

@@ -20,9 +20,10 @@ from pydantic import BaseModel, ValidationError
 
 from perdure import codec
 from perdure.codec import Shape
-from perdure.codec.redaction import Redacting, redacted, refuse_leak, secrets_in, shown, without_secrets
+from perdure.codec.redaction import redacted, refuse_leak, secrets_in, shown, without_secrets
 from perdure.codec.secret import FORMS_MOST, KNOWN, SHORTEST, Secret, resolver_scope, written_forms
 from perdure.errors import BadSetting, SecretLeaked, SecretMissing, ShapeMismatch
+from perdure.runtime.redacting import Redacting
 from perdure.timeline.plain import brief, jsonable
 
 KEY: Secret[str] = Secret("KEY")

@@ -51,6 +51,7 @@ from perdure.journal import Fences
 from perdure.runtime import approvals, budgets, children, guards, premises, questions, reconcile
 from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
+from perdure.runtime.difference import Sides, shown
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Execution, Interrupted
 from perdure.runtime.giving_up import give_up, told
@@ -89,8 +90,7 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
             differs = of_call(drive, call, head, args, execution.kept.get(call.digest, {}))
             execution.diverge(branch, call.intent or call.seq, differs, _drift(call, head))
     elif (wait := execution.record.waits.get(path)) is not None:
-        detail = f"at {path} recorded {questions.words(wait)}; the code asks for {tool.name}"
-        execution.diverge(branch, wait.seq, detail)
+        execution.diverge(branch, wait.seq, Sides(path, questions.words(wait), tool.name))
     execution.awaiting.discard(path)
     approvals.recall(execution, path)
     premises.recall(wanted)
@@ -226,8 +226,9 @@ def _replayed(wanted: Wanted, call: CallRecord) -> Any:
             raise
         tool = wanted.tool
         what = f"recorded a result that {tool.name} ({tool.source}) no longer gives: {error.what}"
-        detail = f"at {call.path} {what}"
-        wanted.execution.diverge(wanted.branch, call.intent or call.seq, detail)
+        recorded = f"a result of {tool.name}: {shown(codec.decode(call.value))}"
+        sides = Sides(call.path, recorded, f"it no longer fits: {error.what}", f"at {call.path} {what}")
+        wanted.execution.diverge(wanted.branch, call.intent or call.seq, sides)
 
 
 _OWN: tuple[type[Exception], ...] = (

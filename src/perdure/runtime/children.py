@@ -20,6 +20,7 @@ from perdure.runtime import questions, rights, waits
 from perdure.runtime.allotment import allot
 from perdure.runtime.birth import Circumstances, goal_bytes, new_run, started
 from perdure.runtime.boundary import reached
+from perdure.runtime.difference import Sides
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Execution, here
 from perdure.runtime.lineage import Begun, OnCancel, Told, child_id, open_children
@@ -75,12 +76,13 @@ async def spawn(execution: Execution, spawning: Spawning) -> Any:
             await _permitted_still(execution, branch, wait, spawning)
         await _begin(execution, branch, wait)
 
-    def differs(wait: WaitRecord) -> str:
+    def differs(wait: WaitRecord) -> Sides | None:
         was = Begun.of(wait).started
         if (was.agent, was.goal) == (agent.name, goal):
-            return ""
-        recorded = f"recorded a child of {was.agent} for {codec.decode(was.goal)!r:.80}"
-        return f"{recorded}; the code spawns {agent.name} for {codec.decode(goal)!r:.80}"
+            return None
+        recorded = f"a child of {was.agent} for {codec.decode(was.goal)!r:.80}"
+        now = f"spawns {agent.name} for {codec.decode(goal)!r:.80}"
+        return Sides(wait.path, recorded, now, f"at {wait.path} recorded {recorded}; the code {now}")
 
     name = child_id(drive.run_id, path)
     awaited = waits.Awaited(name, "child", None, detail, begins, reserves, differs)

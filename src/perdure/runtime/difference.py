@@ -9,11 +9,32 @@ from __future__ import annotations
 import reprlib
 from typing import Any
 
+from msgspec import Struct
+
 WIDTH = 60
 """Characters of one value at most."""
 
 MOST = 3
 """Places that are named; more are counted."""
+
+
+class Sides(Struct, frozen=True):
+    """What is recorded at a place of a step, and what the code does there now, in a few words each.
+
+    `path`: the place, empty if it is the step as a whole. `words`: both in one sentence, if the usual one
+    does not do. `digests`: of both calls, in hex, where what they ask for is no longer there to be shown.
+    """
+
+    path: str
+    recorded: str
+    now: str
+    words: str = ""
+    digests: tuple[str, str] = ("", "")
+
+    @property
+    def detail(self) -> str:
+        """In one sentence."""
+        return self.words or f"at {self.path} recorded {self.recorded}; the code asks for {self.now}"
 
 
 class _Nothing:

@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from perdure.errors import ForeignTask, Signal, StoreError, Suspend
 from perdure.runtime.caller import line_of_step
+from perdure.runtime.difference import Sides
 from perdure.runtime.drive import Drive
-from perdure.runtime.mismatch import never_asked
+from perdure.runtime.mismatch import call_words, never_asked
 from perdure.runtime.replay import Replay
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
@@ -98,7 +99,8 @@ class Live(Struct, frozen=True):
 class Execution:
     """The state of one execution.
 
-    `mismatch` is the event that the code no longer agrees with; `broken` why nothing new can be intended.
+    `mismatch` is the event that the code no longer agrees with, `sides` both sides of that, `place` the line
+    of code; `broken` why nothing new can be intended.
     `wake_at`: when a blocked branch can go on at the latest, whatever comes. `blocked_at`: up to which
     message the inbox had been read when the first of them was blocked. `task` executes the step itself.
     `kept`: arguments that the journal does not keep, by their call's digest, while the step is checked.
@@ -119,6 +121,8 @@ class Execution:
     mismatch: int | None = None
     mismatch_detail: str = ""
     mismatch_reason: str = "diverged"
+    sides: Sides | None = None
+    place: str = ""
     broken: StoreError | None = None
     over: bool = False
     spawning: set[str] = field(default_factory=set)  # where children got a part of the budget just now
@@ -169,12 +173,12 @@ class Execution:
         """What the open step has recorded, by event."""
         return recorded_values(self.record)
 
-    def diverge(self, branch: Branch, seq: int, detail: str, reason: str = "diverged") -> NoReturn:
+    def diverge(self, branch: Branch, seq: int, sides: Sides, reason: str = "diverged") -> NoReturn:
         """The code asks for something else than event `seq` recorded (0: than anything recorded)."""
         if self.mismatch is None:
-            place = line_of_step(self.task)
-            self.mismatch, self.mismatch_detail = seq, detail + (f" ({place})" if place else "")
-            self.mismatch_reason = reason
+            place = self.place = line_of_step(self.task)
+            self.mismatch, self.mismatch_detail = seq, sides.detail + (f" ({place})" if place else "")
+            self.mismatch_reason, self.sides = reason, sides
         branch.unwind("the step does not match its record")
 
     def hold(self, branch: Branch, held: e.RunHeld) -> NoReturn:
@@ -215,7 +219,8 @@ class Execution:
     def only_live(self, branch: Branch, path: str, what: str, wanted: Any = None) -> None:
         """Unwind the branch if this execution may do nothing live: it is checked, or rehearsed."""
         if self.checking:
-            self.diverge(branch, 0, f"at {path} it asked for {what}, which the first execution did not")
+            words = f"at {path} it asked for {what}, which the first execution did not"
+            self.diverge(branch, 0, Sides(path, "nothing", _asked(what, wanted), words))
         if self.lives is not None:
             recorded = path in self.record.calls or path in self.record.waits
             self.lives.append(Live(path, what, line_of_step(self.task), recorded, wanted))
@@ -225,7 +230,8 @@ class Execution:
         """Unwind unless all that was recorded was asked for, and every call has an outcome."""
         seq = self.replay.never_asked()
         if seq is not None and self.mismatch is None:
-            self.mismatch, self.mismatch_detail = seq, never_asked(self.drive, seq)
+            self.mismatch, self.sides = seq, never_asked(self.drive, seq)
+            self.mismatch_detail = self.sides.detail
             raise Interrupted("the step does not match its record")
         for call in self.record.calls.values():
             if call.standing in ("open", "unknown"):
@@ -234,6 +240,11 @@ class Execution:
     def _stalled(self, branch: Branch) -> NoReturn:
         seq = self.replay.mismatch or 0
         self.diverge(branch, seq, never_asked(self.drive, seq))
+
+
+def _asked(what: str, wanted: Any) -> str:
+    """What is asked for, with its arguments if it is a call."""
+    return what if wanted is None else call_words(what, wanted.args)
 
 
 def here(execution: Execution) -> Branch:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure import codec
+from perdure.runtime.difference import Sides
 from perdure.runtime.execution import Branch, Execution
 from perdure.state import events as e
 from perdure.state.record import CallRecord
@@ -54,7 +55,8 @@ def gave_up_gather(execution: Execution, branch: Branch, place: str) -> bool:
         return False
     if call is None or call.name != GATHER:
         seq = other.seq if call is None else call.intent or call.seq
-        execution.diverge(branch, seq, f"at {place} recorded {other.name}; the code gathers branches")
+        words = f"at {place} recorded {other.name}; the code gathers branches"
+        execution.diverge(branch, seq, Sides(place, other.name, "gathers branches", words))
     execution.replay.asked(place)
     return True
 

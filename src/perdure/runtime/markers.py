@@ -9,6 +9,7 @@ from __future__ import annotations
 from perdure import codec
 from perdure.agent.policy import is_a
 from perdure.errors import BadArguments
+from perdure.runtime.difference import Sides
 from perdure.runtime.execution import Branch, Execution
 from perdure.state import events as e
 from perdure.state.record import RunRecord
@@ -34,8 +35,9 @@ def since(execution: Execution, branch: Branch, name: str) -> bool:
     if recorded is not None:
         return bool(codec.decode(recorded.value))
     if execution.checking:
-        detail = f"it asked for run.since({name!r}), which the first execution did not"
-        execution.diverge(branch, 0, detail)
+        what = f"run.since({name!r})"
+        words = f"it asked for {what}, which the first execution did not"
+        execution.diverge(branch, 0, Sides(path, "nothing", what, words))
     new = execution.replay.never_asked() is None and not execution.awaiting
     head = e.CallHead(e.SINCE, "read", (), codec.digest(e.SINCE.encode(), name.encode()))
     execution.drive.journal.append_soon(e.CallSettled(path, "done", codec.encode(new), head))

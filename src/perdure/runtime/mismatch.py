@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure import codec
 from perdure.errors import Diverged, PerdureError
 from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, records
-from perdure.runtime.difference import differences, shown, told
+from perdure.runtime.difference import Sides, differences, shown, told
 from perdure.runtime.drive import Drive, resolve
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
@@ -40,7 +42,7 @@ def decide(drive: Drive, seq: int, detail: str, reason: str = "diverged") -> e.S
 
 def of_call(
     drive: Drive, call: CallRecord, head: e.CallHead, args: Mapping[str, Any], kept: Mapping[str, bytes]
-) -> str:
+) -> Sides:
     """A call is recorded, and the code asks for another one in its place, with `args`.
 
     `kept`: value bytes of the recorded call's arguments that the journal does not keep, if they are at hand.
@@ -49,25 +51,29 @@ def of_call(
     recorded = _recorded(drive, call.args if asked is None else asked.head.args)
     recorded.update((name, codec.decode(data)) for name, data in kept.items())
     now = {name: _plain(value) for name, value in args.items()}
+    digests = (call.digest.hex(), head.digest.hex())
+    sides = Sides(call.path, call_words(call.name, recorded), call_words(head.name, now), digests=digests)
     if call.name == head.name:
         found = differences(recorded, now, "")
         names = [(_named(at), one, other) for at, one, other in found]
         if names:
             words = told(names, "recorded", "now")
-            return f"at {call.path} the arguments of {call.name} differ: {words}"
-    return f"at {call.path} recorded {_call(call.name, recorded)}; the code asks for {_call(head.name, now)}"
+            return replace(sides, words=f"at {call.path} the arguments of {call.name} differ: {words}")
+    return sides
 
 
-def never_asked(drive: Drive, seq: int) -> str:
+def never_asked(drive: Drive, seq: int) -> Sides:
     """The code has gone by what event `seq` recorded."""
     item = next((item for item in records(drive.record) if first_seq(item) == seq), None)
     if item is None:
-        return f"event {seq} recorded something that the code no longer asks for"
+        words = f"event {seq} recorded something that the code no longer asks for"
+        return Sides("", f"event {seq}", "nothing", words)
     if isinstance(item, WaitRecord):
         what = "a sleep" if item.kind == "sleep" else f"{item.kind} {item.name!r:.60}"
     else:
-        what = _call(item.name, _recorded(drive, item.args))
-    return f"at {item.path} recorded {what}, which the code no longer asks for"
+        what = call_words(item.name, _recorded(drive, item.args))
+    words = f"at {item.path} recorded {what}, which the code no longer asks for"
+    return Sides(item.path, what, "nothing", words)
 
 
 def of_state(first: Any, second: Any) -> str:
@@ -102,7 +108,8 @@ def _plain(value: Any) -> Any:
         return value
 
 
-def _call(name: str, args: Mapping[str, Any]) -> str:
+def call_words(name: str, args: Mapping[str, Any]) -> str:
+    """A call in a few words: its name and its arguments."""
     inside = [f"{key}={shown(value)}" for key, value in list(args.items())[:ARGUMENTS]]
     return f"{name}({', '.join([*inside, *(['…'] if len(args) > ARGUMENTS else [])])})"
 

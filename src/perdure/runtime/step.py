@@ -46,6 +46,7 @@ from perdure.errors import (
 )
 from perdure.runtime import calls, children, markers, waits
 from perdure.runtime.branches import Work, branch_out
+from perdure.runtime.difference import Sides
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Ending, Execution, Interrupted, branch_scope, here
 from perdure.runtime.lineage import OnCancel
@@ -283,16 +284,13 @@ class LiveRun(Run[Any, Any, Any]):
         path = branch.next_path()
         wait = execution.record.waits.get(path)
         if wait is not None:
-            execution.diverge(
-                branch, wait.seq, f"at {path} recorded {wait.kind} {wait.name!r}; the code asks for {name}"
-            )
+            execution.diverge(branch, wait.seq, Sides(path, f"{wait.kind} {wait.name!r}", name))
         recorded = execution.record.calls.get(path)
         if recorded is not None:
             execution.replay.asked(path)
             if recorded.name != name:
                 seq = recorded.intent or recorded.seq
-                detail = f"at {path} recorded {recorded.name}; the code asks for {name}"
-                execution.diverge(branch, seq, detail)
+                execution.diverge(branch, seq, Sides(path, recorded.name, name))
             execution.replay.passed(recorded.seq)
             return codec.decode(recorded.value)
         if execution.checking or execution.replay.over:  # else a rehearsal draws what it forgets again

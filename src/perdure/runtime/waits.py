@@ -24,6 +24,7 @@ from perdure.errors import BadArguments, InboxMoved, ShapeMismatch, SignalUnfit,
 from perdure.journal import Fences, outlast
 from perdure.recovery.verdicts import first_seq, records
 from perdure.runtime.boundary import reached
+from perdure.runtime.difference import Sides
 from perdure.runtime.execution import Branch, Execution, here
 from perdure.runtime.questions import Terms, moment_of, named, next_signal, words
 from perdure.state import events as e
@@ -57,7 +58,7 @@ class Awaited(Struct, frozen=True):
     detail: Callable[[], bytes] = bytes
     begins: Begins | None = None
     reserves: Callable[[], Awaitable[Amount | None]] | None = None
-    differs: Callable[[WaitRecord], str] | None = None
+    differs: Callable[[WaitRecord], Sides | None] | None = None
 
 
 Closing = Callable[[RunRecord, WaitRecord], e.WaitClosed | None]
@@ -97,15 +98,17 @@ def _agrees(execution: Execution, branch: Branch, path: str, awaited: Awaited) -
     record = execution.record
     what = f"waits for {named(awaited.kind, awaited.name)}" if awaited.kind != "sleep" else "sleeps"
     if (call := record.calls.get(path)) is not None:
-        execution.diverge(branch, call.intent or call.seq, f"at {path} recorded {call.name}; the code {what}")
+        detail = f"at {path} recorded {call.name}; the code {what}"
+        execution.diverge(branch, call.intent or call.seq, Sides(path, call.name, what, detail))
     wait = record.waits.get(path)
     if wait is None:
         return
     execution.replay.asked(path)
     if (wait.kind, wait.name) != (awaited.kind, awaited.name):
-        execution.diverge(branch, wait.seq, f"at {path} recorded {words(wait)}; the code {what}")
-    if awaited.differs is not None and (difference := awaited.differs(wait)):
-        execution.diverge(branch, wait.seq, f"at {path} {difference}")
+        detail = f"at {path} recorded {words(wait)}; the code {what}"
+        execution.diverge(branch, wait.seq, Sides(path, words(wait), what, detail))
+    if awaited.differs is not None and (sides := awaited.differs(wait)) is not None:
+        execution.diverge(branch, wait.seq, sides)
 
 
 async def _closed(
@@ -287,7 +290,9 @@ async def _refuse(execution: Execution, wait: WaitRecord, why: str) -> NoReturn:
     branch, record = here(execution), execution.record
     later = any(first_seq(item) > wait.closed for item in records(record))
     if later or execution.checking:
-        execution.diverge(branch, wait.seq, f"at {wait.path} recorded an answer that no longer fits: {why}")
+        recorded = f"at {wait.path} recorded an answer that no longer fits: {why}"
+        sides = Sides(wait.path, f"an answer to {words(wait)}", f"refuses it: {why}", recorded)
+        execution.diverge(branch, wait.seq, sides)
     await execution.drive.journal.append(e.AnswerRefused(wait.path, why))
     execution.suspend(branch, wait.deadline, "the answer was refused")
 

@@ -55,6 +55,9 @@ from perdure.state.record import RunRecord
 from perdure.store import open_store
 from perdure.store.protocol import NEVER, Claim, Claimed, RunRow, Store
 from perdure.timeline.moment import moment_of
+from perdure.timeline.replayed import Replayed, Replays
+from perdure.timeline.replays import Choice, replay, replay_all
+from perdure.timeline.replays import since as started_since
 from perdure.worker import Worker
 
 log = logging.getLogger("perdure.host")
@@ -290,6 +293,32 @@ class Runtime(Desk):
         agents = list(self.agents.values())
         found = await preflight(self.store, agents, self.clock, seconds=seconds, progress=progress)
         return found.at(self._address)
+
+    async def replay(self, run_id: str, *, seconds: float = STEP_SECONDS) -> Replayed:
+        """What today's code does to the recorded history of one run; nothing is written or called.
+
+        `seconds`: how long one step may take. Raises NotServed if its agent is not served here, Damaged,
+        NewerFormat, NoSuchRun, RunGone.
+        """
+        agents = list(self.agents.values())
+        return await replay(self.store, agents, self.clock, run_id, seconds=seconds)
+
+    async def replay_all(
+        self,
+        *,
+        since: timedelta | None = None,
+        statuses: Sequence[str] = (),
+        seconds: float = STEP_SECONDS,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Replays:
+        """The same for every run of the agents served here that was started within `since`, newest first.
+
+        `statuses`: only runs that stand so. `progress` is told how many runs of how many are done. Raises
+        StoreError.
+        """
+        agents = list(self.agents.values())
+        choice = Choice(started_since(self.clock, since), tuple(statuses))
+        return await replay_all(self.store, agents, self.clock, choice, seconds=seconds, progress=progress)
 
     async def migrate(
         self,

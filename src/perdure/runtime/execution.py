@@ -107,13 +107,14 @@ class Execution:
     `told`: the calls by which this execution has learned what has become of a fact. `lives`: where a
     rehearsal came to something that is not recorded; None while nothing is rehearsed. `awaiting`: places of
     open approvals to which the code has not come yet. `undoing`: it is none of the step, but undoes what a
-    cancelled run has done.
+    cancelled run has done. `committed`: the step has been committed, and its record is whole.
     """
 
     drive: Drive
     live: LiveState[Any]
     checking: bool = False
     undoing: bool = False
+    committed: bool = False
     ending: Ending | None = None
     holds: list[e.RunHeld] = field(default_factory=list)
     wake_at: list[int] = field(default_factory=list)

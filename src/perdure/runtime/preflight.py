@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace as evolve
-from typing import Any, Self, cast
+from typing import Any, Self
 
-from perdure.agent import Agent, Providers, families
+from perdure.agent import Agent, families
 from perdure.clock import Clock
 from perdure.errors import (
     Damaged,
@@ -26,13 +25,11 @@ from perdure.errors import (
 )
 from perdure.journal import Past, restore
 from perdure.runtime.aside import Aside, TookTooLong
-from perdure.runtime.drive import Host
 from perdure.runtime.execution import Execution
 from perdure.runtime.forecast import Forecast, Preflight
 from perdure.runtime.holds import POISON_CLAIMS, poison_of
-from perdure.runtime.leases import Leases
-from perdure.runtime.limits import Limits
 from perdure.runtime.rehearsal import rehearse
+from perdure.runtime.spectator import spectator
 from perdure.store.protocol import Query, RunRow, Store
 
 PAGE = 500
@@ -105,18 +102,6 @@ async def _ahead(look: _Look, rows: Sequence[RunRow]) -> AsyncIterator[_Found]:
             await asyncio.wait(loading)
 
 
-class _Clockwork:
-    """All that a rehearsal may have of a store: its clock, and what it would take."""
-
-    def __init__(self, store: Store) -> None:
-        self.url = store.url
-        self.value_bytes = store.value_bytes
-        self.now = store.now
-
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"a rehearsal uses the store: {name}")
-
-
 class _Look:
     """What one look at many runs shares."""
 
@@ -127,17 +112,7 @@ class _Look:
         self.known = known
         self.seconds = seconds
         self.aside = Aside()
-        still = cast(Store, _Clockwork(store))
-        self.host = Host(
-            store=still,
-            clock=clock,
-            leases=Leases(still, "preflight", clock),
-            limits=Limits(clock),
-            providers=Providers(),
-            threads=ThreadPoolExecutor(1, thread_name_prefix="perdure-preflight"),
-            worker="preflight",
-            known=dict(known),
-        )
+        self.host = spectator(store, clock, known, "preflight")
 
     def __enter__(self) -> Self:
         self.aside.__enter__()

@@ -171,7 +171,7 @@ async def _gone_on(
 ) -> Forecast:
     """What becomes of a run that is neither held nor cancelled, once this code has taken it over."""
     record, live, adoption = taken
-    drive = _drive(host, agent, past, record, live)
+    drive = unwritten(host, agent, past, record, live)
     judged = adopting.judge(agent, drive.run_id, record, adoption, agent.on_change)
     resumed = e.RunResumed(host.worker)
     await drive.journal.append(*adopting.taken_over(agent, record, adoption, judged, resumed, drive.died_at))
@@ -209,10 +209,10 @@ _STRANDED: dict[type[PerdureError], str] = {
 }
 
 
-def _drive(
+def unwritten(
     host: Host, agent: Agent[Any, Any, Any], past: Past, record: RunRecord, live: LiveState[Any]
 ) -> Drive:
-    """The run as a worker would drive it, with a journal that writes nothing."""
+    """The run, being `record`, as a worker would drive it, with a journal that writes nothing."""
     claimed = replace(past.row, epoch=past.row.epoch + 1)  # a wait is no time that the last owner executed
     journal = Unwritten(
         host.store,

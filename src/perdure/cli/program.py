@@ -34,7 +34,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "budget",
     ),
     "Keep": ("export", "import", "prune"),
-    "Care": ("preflight", "migrate", "verify", "doctor", "explain"),
+    "Care": ("preflight", "replay", "migrate", "verify", "doctor", "explain"),
     "Learn": ("lab",),
 }
 """Every command, in the order of the help page."""
@@ -50,6 +50,7 @@ _HOMES = {
     "answer": "messages",
     "signal": "messages",
     "preflight": "preflight",
+    "replay": "replay",
     "migrate": "migrate",
     "export": "keep",
     "import": "keep",

@@ -40,7 +40,7 @@ async def there(options: Options, *, look: bool = True) -> AsyncIterator[Store]:
     path = path_of(url)
     if path is not None and (not path.exists() or path.stat().st_size == 0):
         raise NoStore(f"there is no store at {path.absolute()}", path=str(path.absolute()))
-    store = await _exported(path, look=look) if path is not None and _is_exported(path) else None
+    store = await _exported(path, look=look) if path is not None and is_exported(path) else None
     if store is None:
         store = open_store(url, look=look)
         try:
@@ -55,7 +55,8 @@ async def there(options: Options, *, look: bool = True) -> AsyncIterator[Store]:
         await store.close()
 
 
-def _is_exported(path: Path) -> bool:
+def is_exported(path: Path) -> bool:
+    """Whether the file is an exported run, by its beginning."""
     try:
         with path.open("rb") as file:
             beginning = file.read(16)

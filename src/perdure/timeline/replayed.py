@@ -6,10 +6,10 @@ Only the nouns. How they are found is `replay`, and `replays` for many runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
 
-from perdure.timeline.plain import clean
+from perdure.timeline.plain import clean, jsonable
 
 Aspect: TypeAlias = Literal["start", "call", "state", "ending", "error", "hangs"]
 """In what the two sides differ."""
@@ -110,3 +110,21 @@ class Replays:
     def ok(self) -> bool:
         """Whether no run differs, and none was refused."""
         return all(run.ok for run in self.runs)
+
+
+def replayed_document(one: Replayed) -> dict[str, Any]:
+    """What a replay found of one run, for a program."""
+    found = one.difference
+    return {
+        "run_id": jsonable(one.run_id),
+        "agent": jsonable(one.agent),
+        "status": jsonable(one.status),
+        "verdict": one.verdict,
+        "events": one.events,
+        "steps": one.steps,
+        "calls": one.calls,
+        "seconds": round(one.seconds, 3),
+        "difference": None if found is None else jsonable(asdict(found)),
+        "refused": jsonable(one.refused) or None,
+        "notes": jsonable(one.notes),
+    }

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.agent import Agent, families
 from perdure.clock import SECOND, Clock
@@ -54,6 +55,11 @@ class Choice(Struct, frozen=True):
     most: int = 0
 
 
+def of_agents(choice: Choice, agents: Sequence[Agent[Any, Any, Any]]) -> Choice:
+    """Of the runs that are chosen, those of these agents and of what they spawn."""
+    return replace(choice, agents=tuple(agent.name for agent in families(agents)))
+
+
 def since(clock: Clock, span: timedelta | None) -> int:
     """The moment that lies so long ago; 0 for None."""
     return 0 if span is None else clock.now() - int(span.total_seconds() * SECOND)
@@ -72,30 +78,25 @@ async def replay(
     `seconds`: how long one step may take. Raises NotServed if no agent is the run's, Damaged, NewerFormat,
     NoSuchRun, RunGone.
     """
-    row = await store.row(run_id)
     with Replayer(store, agents, clock, seconds) as replayer:
-        if row.agent not in replayer.known:
-            served = ", ".join(sorted(replayer.known)) or "none"
-            raise NotServed(
-                f"run {run_id} was made by agent {row.agent}; this code has {served}",
-                run_id=run_id,
-                remedy=f"name the code that has agent {row.agent}",
-            )
-        return await replayer.replayed(row, await history(store, run_id))
+        return await replayer.one(await store.row(run_id))
 
 
-async def chosen(store: Store, choice: Choice) -> list[RunRow]:
-    """The runs that are chosen, the newest first."""
+async def chosen(store: Store, choice: Choice) -> tuple[list[RunRow], int]:
+    """The runs that are chosen, the newest first; and how many are left out only for their agent."""
     found: list[RunRow] = []
+    others = 0
     before: tuple[int, str] | None = None
     while page := await store.list(Query(statuses=choice.statuses, limit=PAGE, before=before)):
         for row in page:
             if row.created_at < choice.since or (choice.most and len(found) == choice.most):
-                return found
+                return found, others
             if not choice.agents or row.agent in choice.agents:
                 found.append(row)
+            else:
+                others += 1
         before = (page[-1].created_at, page[-1].run_id)
-    return found
+    return found, others
 
 
 async def replay_all(
@@ -107,17 +108,30 @@ async def replay_all(
     seconds: float = STEP_SECONDS,
     progress: Progress = lambda done, total: None,
 ) -> Replays:
-    """What these agents do to every run that is chosen, the newest first. Raises StoreError."""
+    """What these agents do to each of their runs that is chosen, the newest first. Raises StoreError."""
     began = clock.monotonic()
-    rows = await chosen(store, choice)
+    rows, others = await chosen(store, of_agents(choice, agents))
+    found = await replay_rows(store, agents, clock, rows, seconds=seconds, progress=progress)
+    return Replays(tuple(found), others, clock.monotonic() - began)
+
+
+async def replay_rows(
+    store: Store,
+    agents: Sequence[Agent[Any, Any, Any]],
+    clock: Clock,
+    rows: Sequence[RunRow],
+    *,
+    seconds: float = STEP_SECONDS,
+    progress: Progress = lambda done, total: None,
+) -> list[Replayed]:
+    """The same for these runs, in their order, without those that have gone meanwhile."""
+    found: list[Replayed] = []
     with Replayer(store, agents, clock, seconds) as replayer:
-        ours = [row for row in rows if row.agent in replayer.known]
-        found = []
-        async for one in replayer.each(ours):
-            if one is not None:
-                found.append(one)
-            progress(len(found), len(ours))
-    return Replays(tuple(found), len(rows) - len(ours), clock.monotonic() - began)
+        done = 0
+        async for one in replayer.each(rows):
+            found += [] if one is None else [one]
+            progress(done := done + 1, len(rows))
+    return found
 
 
 class Replayer:
@@ -142,6 +156,17 @@ class Replayer:
     def __exit__(self, *_: object) -> None:
         self._aside.__exit__()
         self._host.threads.shutdown(wait=False)
+
+    async def one(self, row: RunRow) -> Replayed:
+        """One run. Raises NotServed if no agent is the run's, Damaged, NewerFormat, NoSuchRun, RunGone."""
+        if row.agent not in self.known:
+            served = ", ".join(sorted(self.known)) or "none"
+            raise NotServed(
+                f"run {row.run_id} was made by agent {row.agent}; this code has {served}",
+                run_id=row.run_id,
+                remedy=f"name the code that has agent {row.agent}",
+            )
+        return await self.replayed(row, await history(self._store, row.run_id))
 
     async def each(self, rows: Sequence[RunRow]) -> AsyncIterator[Replayed | None]:
         """The runs in their order, None for one that has gone meanwhile; some are read ahead."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from perdure.host import Runtime
     from perdure.runtime.chunks import Chunk, Reset
     from perdure.runtime.forecast import Forecast, Preflight
+    from perdure.timeline.replayed import Replayed, Replays
 
 __all__ = [
     "FOREVER",
@@ -74,6 +75,8 @@ __all__ = [
     "Price",
     "Principal",
     "Rate",
+    "Replayed",
+    "Replays",
     "Reset",
     "Retired",
     "Retry",
@@ -103,8 +106,9 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a
         from perdure import agent, host
         from perdure.codec import secret
         from perdure.runtime import forecast
+        from perdure.timeline import replayed
 
-        for room in (agent, host, secret, forecast):
+        for room in (agent, host, secret, forecast, replayed):
             globals().update({own: getattr(room, own) for own in __all__ if hasattr(room, own)})
         return globals()[name]
 

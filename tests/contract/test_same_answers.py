@@ -177,8 +177,8 @@ looks: tuple[Verb, ...] = (
     *(call("read", run_id, 1, 3) for run_id in RUNS),
     *(call("blob", run_id, key) for run_id in RUNS for key in (b"k1", b"k2")),
     call("due"),
-    call("due", {"x": frozenset()}),
-    call("due", {"y": frozenset({"2"})}),
+    call("due", Claim("w", 30, {"x": frozenset()})),
+    call("due", Claim("w", 30, {"y": frozenset({"2"})})),
     *(
         call("list", query)
         for query in (Query(), Query(("ready",), "x", "a"), Query(open_only=True, limit=2), Query(asks=True))

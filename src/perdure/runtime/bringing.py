@@ -166,7 +166,8 @@ async def _claimed(host: Host, agent: Agent[Any, Any, Any], row: RunRow, about: 
     message = Message(row.run_id, f"migrate {host.clock.new_id()}", "migrate", codec.encode({}))
     nudge = await host.store.deliver(message)
     served = {agent.name: frozenset({row.version})}
-    claims = await host.store.claim(Claim(host.worker, host.leases.seconds, served, run_id=row.run_id))
+    claim = Claim(host.worker, host.leases.seconds, served, run_id=row.run_id, drives=False)
+    claims = await host.store.claim(claim)
     for claimed in claims:
         reached("migrate.claimed")
         return await _brought(host, agent, claimed, nudge.position, about)

@@ -24,7 +24,7 @@ LEASE_SECONDS = 30.0
 
 async def end_cancelled(store: Store, worker: str, clock: Clock, run_id: str) -> bool:
     """End a cancelled run if nobody drives it and nothing in it is open. Tells whether it has ended."""
-    for _ in await store.claim(Claim(worker, LEASE_SECONDS, run_id=run_id)):
+    for _ in await store.claim(Claim(worker, LEASE_SECONDS, run_id=run_id, drives=False)):
         loaded = await store.load(run_id)
         past = await restore(store, loaded)
         journal = Journal(store, past, policy=SnapshotPolicy(None, None), durability="effects", clock=clock)

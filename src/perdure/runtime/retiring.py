@@ -26,7 +26,7 @@ async def retire(store: Store, worker: str, clock: Clock, run_id: str, *, by: st
     # What waits for nobody can only be claimed with a message; a worker that is quicker passes it over.
     data = codec.encode({"by": by, "note": note})
     await store.deliver(Message(run_id, clock.new_id(), "retire", data))
-    for _ in await store.claim(Claim(worker, LEASE_SECONDS, run_id=run_id)):
+    for _ in await store.claim(Claim(worker, LEASE_SECONDS, run_id=run_id, drives=False)):
         loaded = await store.load(run_id)
         past = await restore(store, loaded)
         journal = Journal(store, past, policy=SnapshotPolicy(None, None), durability="effects", clock=clock)

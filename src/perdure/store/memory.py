@@ -8,7 +8,7 @@ database in memory. It knows no file.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import apsw
 from msgspec import Struct
@@ -49,6 +49,7 @@ from perdure.store.standing import (
     still_open,
     told,
 )
+from perdure.store.turns import ANYTHING, Candidate, Lane, Turns, wants
 from perdure.store.tx import Guard
 
 
@@ -208,16 +209,29 @@ class MemoryStore(Store):
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
         self._check_open()
         now = self.now()
+        turns: Turns[Standing] = Turns(claim, *self._leases(now))
         if claim.run_id is not None:
-            runs = [self._find(claim.run_id).standing]
+            run = self._find(claim.run_id).standing
+            mine = run.claimable(now) and served(claim.agents, run.agent, run.version)
+            found = [_candidate(run)] if mine else []
         else:
-            runs = [run.standing for run in self._runs.values()]
-        ready = [run for run in runs if run.claimable(now) and served(claim.agents, run.agent, run.version)]
-        ready.sort(key=lambda run: run.updated_at if run.pending or not run.due_at else run.due_at)
-        claimed = tuple(run.lease(claim, now) for run in ready[: claim.limit])
+            ready = (run for run in self._open() if run.claimable(now))
+            found = [one for one in map(_candidate, ready) if wants(claim, one.lane)]
+        taken, _ = turns.take(found)
+        claimed = tuple(one.name.lease(claim, now) for one in taken)
         if claimed:
             self._wrote()
         return claimed
+
+    def _open(self) -> Iterator[Standing]:
+        return (run.standing for run in self._runs.values() if not run.standing.terminal)
+
+    def _leases(self, now: int) -> tuple[Callable[[str], int], Callable[[str], int]]:
+        """What counts the leases of an agent, and of a key."""
+        return (
+            lambda agent: sum(run.agent == agent and run.leased(now) for run in self._open()),
+            lambda key: sum(run.limit_key == key and run.leased(now) for run in self._open()),
+        )
 
     async def renew(self, worker: str, run_ids: Sequence[str], lease_seconds: float) -> frozenset[str]:
         self._check_open()
@@ -286,13 +300,28 @@ class MemoryStore(Store):
         found = {run_id: self._runs[run_id] for run_id in run_ids if run_id in self._runs}
         return {run_id: _bytes_of(run) for run_id, run in found.items()}
 
-    async def due(self, agents: Mapping[str, frozenset[str]] | None = None) -> int:
+    async def due(self, claim: Claim | None = None) -> int:
         self._check_open()
-        now = self.now()
-        rows = (run.standing for run in self._runs.values())
-        wakes = [r.wakes_at() for r in rows if not r.terminal and served(agents, r.agent, r.version)]
-        first = min(wakes, default=NEVER)
+        now, claim = self.now(), claim or ANYTHING
+        turns: Turns[Standing] = Turns(claim, *self._leases(now))
+        first = NEVER
+        for one in map(_candidate, self._open()):
+            run = one.name
+            if not wants(claim, one.lane):
+                continue
+            wake = run.wakes_at()
+            if not run.leased(now):
+                if not turns.room(run.agent):
+                    wake = max(wake, self._ends(now, "agent", run.agent))
+                if turns.full(run.limit_key, run.key_limit):
+                    wake = max(wake, self._ends(now, "limit_key", run.limit_key))
+            first = min(first, wake)
         return 0 if first <= now else first
+
+    def _ends(self, now: int, field: str, value: str) -> int:
+        """When the first lease of this agent or key ends by itself."""
+        leased = (run for run in self._open() if run.leased(now) and getattr(run, field) == value)
+        return min((run.lease_until for run in leased), default=NEVER)
 
     async def versions(self, agents: Sequence[str]) -> Mapping[str, frozenset[str]]:
         self._check_open()
@@ -362,7 +391,24 @@ class MemoryStore(Store):
         self._written = asyncio.Event()
 
 
+def _candidate(run: Standing) -> Candidate[Standing]:
+    since = run.updated_at if run.pending or not run.due_at else run.due_at
+    lane = Lane(run.agent, run.version, run.queue, run.tags, run.priority)
+    return Candidate(lane, since, run, run.limit_key, run.key_limit)
+
+
 def _matches(row: RunRow, query: Query) -> bool:
+    place = row.placement
+    return (
+        (query.queue is None or place.queue == query.queue)
+        and set(query.tags) <= set(place.tags)
+        and (query.priority is None or place.priority >= query.priority)
+        and (query.limit_key is None or place.limit_key == query.limit_key)
+        and _matches_word(row, query)
+    )
+
+
+def _matches_word(row: RunRow, query: Query) -> bool:
     return (
         (not query.statuses or row.status in query.statuses)
         and (query.agent is None or row.agent == query.agent)

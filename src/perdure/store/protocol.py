@@ -102,6 +102,29 @@ NEVER = 1 << 62
 """`due_at` of a run that only a message wakes. Larger than any moment in microseconds."""
 
 
+class Placement(msgspec.Struct, frozen=True):
+    """Where a run stands among those that wait for a worker; it never changes.
+
+    `queue`: which workers may take it. `tags`: what a worker must offer, sorted. `priority`: of two runs of
+    one agent the one with the higher priority is claimed first, unless the other has waited `AGEING` longer
+    for each step between them. Of the runs that share a `limit_key` at most `key_limit` are leased at once,
+    each judged by its own number; without a key there is no such limit.
+    """
+
+    queue: str = "default"
+    tags: tuple[str, ...] = ()
+    priority: int = 0
+    limit_key: str = ""
+    key_limit: int = 1
+
+
+AGEING = 60_000_000
+"""One step of priority counts like so much waiting (microseconds), so that no run waits for ever."""
+
+PRIORITIES = 100
+"""The highest priority, and the lowest below zero."""
+
+
 class NewRun(msgspec.Struct, frozen=True):
     """The first append of a run.
 
@@ -121,6 +144,7 @@ class NewRun(msgspec.Struct, frozen=True):
     epoch: int = 0
     terminal: bool = False
     asks: bool = False
+    placement: Placement = Placement()
 
 
 class RunRow(msgspec.Struct, frozen=True):
@@ -155,6 +179,7 @@ class RunRow(msgspec.Struct, frozen=True):
     lost: str | None = None
     died: bool = False
     asks: bool = False
+    placement: Placement = Placement()
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -238,7 +263,16 @@ class Claim(msgspec.Struct, frozen=True):
     """What a worker asks for: runs of these agents, or one run by id.
 
     `agents` maps a name to the versions that the worker serves (none listed = any); no agents = any. At most
-    `limit` runs, those first that have been claimable for the longest time.
+    `limit` runs. Only those in one of its `queues` (none = any) that need no tag but its own (None = any).
+
+    Agents take turns: the next run is one of the agent of which the fewest are in `busy`, which counts what
+    the worker drives already, or were claimed just now; of several such agents, of the one named first. Of an
+    agent's runs those come first that have been claimable for the longest time, counting `AGEING` for each
+    step of priority.
+
+    `limits`: of an agent no more than so many runs are leased at once, to all workers together. `drives`:
+    False for who only writes an end or a hold; queues, tags and limits are not for them. A claim by id keeps
+    to limits, not to queues and tags.
     """
 
     worker: str
@@ -246,6 +280,11 @@ class Claim(msgspec.Struct, frozen=True):
     agents: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
     run_id: str | None = None
     limit: int = 1
+    queues: frozenset[str] = frozenset()
+    tags: frozenset[str] | None = None
+    limits: Mapping[str, int] = msgspec.field(default_factory=dict)
+    busy: Mapping[str, int] = msgspec.field(default_factory=dict)
+    drives: bool = True
 
 
 class Claimed(msgspec.Struct, frozen=True):
@@ -264,6 +303,8 @@ class Claimed(msgspec.Struct, frozen=True):
 class Query(msgspec.Struct, frozen=True):
     """A filter for `list`; empty fields match everything. `asks`: only open runs that ask people.
 
+    `tags`: a run must need all of these. `priority`: at least so high. `limit_key`: the runs that share it.
+
     Newest first; `before` pages by (created_at, run_id). A page of runs that ask costs the same among a
     hundred and among a hundred thousand others.
     """
@@ -275,6 +316,10 @@ class Query(msgspec.Struct, frozen=True):
     asks: bool = False
     limit: int = 100
     before: tuple[int, str] | None = None
+    queue: str | None = None
+    tags: tuple[str, ...] = ()
+    priority: int | None = None
+    limit_key: str | None = None
 
 
 class StoreStats(msgspec.Struct, frozen=True):
@@ -349,7 +394,8 @@ class Store(Protocol):
 
         A lease is free when it was given back, has run out by the store's clock, or its holder's process is
         known to be dead. The epoch rises by one and `claims` by one in the same commit. A run is leased to
-        one worker only. Raises NoSuchRun, RunGone for a claim by id.
+        one worker only, and the limits of agents and keys are judged in that commit too, so that no two
+        claims pass them together. Raises NoSuchRun, RunGone for a claim by id.
         """
         ...
 
@@ -372,10 +418,10 @@ class Store(Protocol):
         """The messages not taken yet, with position > after, in order."""
         ...
 
-    async def due(self, agents: Mapping[str, frozenset[str]] | None = None) -> int:
-        """When the next open run of these agents (none = any) becomes claimable.
+    async def due(self, claim: Claim | None = None) -> int:
+        """When the next open run that this claim would take (None = any) becomes claimable.
 
-        0: one is now. NEVER: none will by itself.
+        0: one is now. NEVER: none will by itself. Where a limit keeps runs back: when it may no longer.
         """
         ...
 

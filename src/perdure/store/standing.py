@@ -23,7 +23,18 @@ from perdure.errors import (
     StoreError,
     TooLarge,
 )
-from perdure.store.protocol import Batch, Claim, Claimed, Message, NewRun, RowChange, RunRow, Stored
+from perdure.store.protocol import (
+    PRIORITIES,
+    Batch,
+    Claim,
+    Claimed,
+    Message,
+    NewRun,
+    Placement,
+    RowChange,
+    RunRow,
+    Stored,
+)
 
 VALUE_BYTES = 512 << 20
 """The largest event, snapshot, blob or message that a store takes."""
@@ -35,7 +46,8 @@ class Standing(msgspec.Struct):
     """One run's row, open for change.
 
     `holder` is who has or had the lease; `held` is True until it is given back or known to be free, `died`
-    tells that the holder's process is dead.
+    tells that the holder's process is dead. `tags` are those of its placement in one text. `parked_at`: its
+    key was found full, and this is its place among those that wait for it (0: it does not).
     """
 
     run_id: str
@@ -58,6 +70,12 @@ class Standing(msgspec.Struct):
     inbox: int = 0
     pending: int = 0
     asks: bool = False
+    queue: str = "default"
+    tags: str = ""
+    priority: int = 0
+    limit_key: str = ""
+    key_limit: int = 1
+    parked_at: int = 0
 
     def refusal(self, batch: Batch, now: int) -> StoreError | None:
         """Why a batch may not be written now, if so."""
@@ -118,6 +136,7 @@ class Standing(msgspec.Struct):
         self.epoch += 1
         self.claims += 1
         self.holder, self.held, self.died = claim.worker, True, False
+        self.parked_at = 0
         self.lease_until = now + round(claim.lease_seconds * SECOND)
         self.updated_at = now
         return Claimed(self.row(now), previous, until, died)
@@ -166,7 +185,20 @@ class Standing(msgspec.Struct):
             lost=self.holder if self.lease_until and not leased and not self.terminal else None,
             died=self.died,
             asks=self.asks and not self.terminal,
+            placement=self.placement,
         )
+
+    @property
+    def placement(self) -> Placement:
+        """Where it stands among others, as it was created."""
+        if not (self.limit_key or self.tags or self.priority) and self.queue == PLAIN.queue:
+            return PLAIN if self.key_limit == PLAIN.key_limit else Placement(key_limit=self.key_limit)
+        tags = tuple(self.tags.split(" ")) if self.tags else ()
+        return Placement(self.queue, tags, self.priority, self.limit_key, self.key_limit)
+
+
+PLAIN = Placement()
+"""Where most runs stand."""
 
 
 def served(agents: Mapping[str, frozenset[str]] | None, agent: str, version: str) -> bool:
@@ -198,6 +230,11 @@ def new_standing(run: NewRun, now: int) -> Standing:
         epoch=run.epoch,
         seq=len(run.events),
         asks=run.asks,
+        queue=run.placement.queue,
+        tags=" ".join(run.placement.tags),
+        priority=run.placement.priority,
+        limit_key=run.placement.limit_key,
+        key_limit=run.placement.key_limit,
     )
 
 
@@ -207,9 +244,21 @@ def check_run(run: NewRun, limit: int = VALUE_BYTES) -> None:
     if not name or len(name) > 200 or not name.isprintable() or any(char in "@ " for char in name):
         raise BadRunId(f"{name[:200]!r} cannot be a run id", run_id=name)
     check_text(run.agent, run.version, run.status, run.parent or "")
+    if run.placement != PLAIN:
+        _check_placement(run.placement)
     if not follows(run.events, 0):
         raise SeqConflict(f"the first events of run {name} are not numbered 1, 2, 3 …", run_id=name)
     check_size(limit, run.info, *(event.data for event in run.events), *(blob.data for blob in run.blobs))
+
+
+def _check_placement(placement: Placement) -> None:
+    """Raises BadRunId for what some store could not keep, or not find again."""
+    check_text(placement.queue, placement.limit_key, *placement.tags)
+    tags = placement.tags
+    if list(tags) != sorted(set(tags)) or any(not tag or " " in tag for tag in tags):
+        raise BadRunId(f"{tags!r:.80} are no tags: sorted, each once, without spaces", tags=tags)
+    if abs(placement.priority) > PRIORITIES or not 1 <= placement.key_limit < 1 << 31:
+        raise BadRunId(f"{placement!r:.200} is out of range", placement=repr(placement))
 
 
 def check_batch(batch: Batch, limit: int = VALUE_BYTES) -> None:

@@ -196,7 +196,7 @@ async def test_a_claim_walks_through_no_waiting_run(tmp_path: Path) -> None:
             (claimed,) = await store.claim(Claim("w1", 30, {"a": frozenset({"1"})}))
             assert claimed.row.run_id == "due"
             assert await store.claim(Claim("w1", 30)) == ()
-            assert await store.due({"a": frozenset()}) > store.now()
+            assert await store.due(Claim("w", 30, {"a": frozenset()})) > store.now()
             await store.close()
             touched = await until(_answer(lambda: _touched(sql) - before), lambda rows: rows > 0)
             sql.execute("DELETE FROM perdure_run")

@@ -242,7 +242,7 @@ async def test_a_hundred_thousand_waiting_runs_do_not_slow_a_claim(tmp_path: Pat
         waits = RowChange(status="waiting", due_at=NEVER)
         await store.append(Batch("due", 2, 1, events(2, 2), waits, release=True))
         assert await store.claim(Claim("w", 30)) == ()
-        assert await store.due({"a": frozenset()}) == clock.now() + 3600 * SECOND
+        assert await store.due(Claim("w", 30, {"a": frozenset()})) == clock.now() + 3600 * SECOND
         most = max(steps)
         print(f"{len(steps)} statements, the longest took {most[0]} steps: {most[1]}")
         assert most[0] < 5_000

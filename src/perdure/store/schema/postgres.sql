@@ -1,4 +1,4 @@
--- The tables of a perdure store in one PostgreSQL schema, version 1.
+-- The tables of a perdure store in one PostgreSQL schema, version 2.
 --
 -- Every name begins with perdure_; a user's own tables may live beside them. Every table that grows with the runs is
 -- partitioned by a hash of run_id, and each of its keys begins with run_id, so that a run's rows lie together and the
@@ -41,11 +41,22 @@ CREATE TABLE perdure_run (
     pending     bigint  NOT NULL DEFAULT 0,    -- messages not taken yet
     asks        boolean NOT NULL DEFAULT false, -- while people are asked for something
     wake_at     bigint  NOT NULL GENERATED ALWAYS AS (CASE WHEN pending > 0 THEN 0 ELSE due_at END) STORED,
+    queue       text    COLLATE "C" NOT NULL DEFAULT 'default',
+    tags        text    COLLATE "C" NOT NULL DEFAULT '', -- sorted, with spaces between them
+    priority    bigint  NOT NULL DEFAULT 0,
+    limit_key   text    COLLATE "C" NOT NULL DEFAULT '',
+    key_limit   bigint  NOT NULL DEFAULT 1,    -- so many runs of the key are leased at once
+    parked_at   bigint  NOT NULL DEFAULT 0,    -- not 0: the key was found full, and this is the place among those that wait
     PRIMARY KEY (run_id)
 ) PARTITION BY HASH (run_id);
 
--- Claims: what is free, per agent and version, at once (wake_at = 0) in the order of the last change, or by its timer.
-CREATE INDEX perdure_run_free ON perdure_run (agent, version, wake_at, updated_at) WHERE NOT terminal AND NOT held;
+-- Claims: what is free, by lanes (agent, version, queue, tags, priority); in a lane at once (wake_at = 0) in the order of
+-- the last change, or by its timer.
+CREATE INDEX perdure_run_free ON perdure_run
+    (agent, version, parked_at, queue, tags, priority, wake_at, updated_at) WHERE NOT terminal AND NOT held;
+-- Claims: who holds a key's places, and who waits for one.
+CREATE INDEX perdure_run_key ON perdure_run (limit_key, held, agent, version, queue, tags, parked_at)
+    WHERE NOT terminal AND limit_key <> '';
 -- Claims: leases by their end, and by their holder.
 CREATE INDEX perdure_run_lease ON perdure_run (lease_until) WHERE NOT terminal AND held;
 CREATE INDEX perdure_run_holder ON perdure_run (holder) WHERE NOT terminal AND held;

@@ -1,4 +1,4 @@
--- The tables of a perdure store in one SQLite file, version 1.
+-- The tables of a perdure store in one SQLite file, version 2.
 --
 -- Every name begins with perdure_; a user's own tables may live beside them. A key of an event, snapshot or message is
 -- one integer, run_no << 32 | number, so that a run's rows lie together and need no second index. Events are an
@@ -26,11 +26,22 @@ CREATE TABLE perdure_run (
     info        BLOB    NOT NULL DEFAULT x'',
     asks        INTEGER NOT NULL DEFAULT 0, -- 1 while people are asked for something
     updated_at  INTEGER NOT NULL,
-    wake_at     INTEGER NOT NULL GENERATED ALWAYS AS (iif(pending > 0, 0, due_at)) VIRTUAL
+    wake_at     INTEGER NOT NULL GENERATED ALWAYS AS (iif(pending > 0, 0, due_at)) VIRTUAL,
+    queue       TEXT    NOT NULL DEFAULT 'default',
+    tags        TEXT    NOT NULL DEFAULT '', -- sorted, with spaces between them
+    priority    INTEGER NOT NULL DEFAULT 0,
+    limit_key   TEXT    NOT NULL DEFAULT '',
+    key_limit   INTEGER NOT NULL DEFAULT 1, -- so many runs of the key are leased at once
+    parked_at   INTEGER NOT NULL DEFAULT 0  -- not 0: the key was found full, and this is the place among those that wait
 ) STRICT;
 
--- Claims: what is free, per agent and version, at once (wake_at = 0) in the order of the last change, or by its timer.
-CREATE INDEX perdure_run_free ON perdure_run (agent, version, wake_at, updated_at) WHERE terminal = 0 AND held = 0;
+-- Claims: what is free, by lanes (agent, version, queue, tags, priority); in a lane at once (wake_at = 0) in the order of
+-- the last change, or by its timer.
+CREATE INDEX perdure_run_free ON perdure_run
+    (agent, version, parked_at, queue, tags, priority, wake_at, updated_at) WHERE terminal = 0 AND held = 0;
+-- Claims: who holds a key's places, and who waits for one.
+CREATE INDEX perdure_run_key ON perdure_run (limit_key, held, agent, version, queue, tags, parked_at)
+    WHERE terminal = 0 AND limit_key <> '';
 -- Claims: leases by their end, and by their holder. `due` reads the first one alone.
 CREATE INDEX perdure_run_lease ON perdure_run (lease_until, wake_at) WHERE terminal = 0 AND held = 1;
 CREATE INDEX perdure_run_holder ON perdure_run (holder) WHERE terminal = 0 AND held = 1;

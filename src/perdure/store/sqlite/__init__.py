@@ -46,6 +46,7 @@ from perdure.store.sqlite.transaction import Transaction
 from perdure.store.sqlite.watch import Watch
 from perdure.store.sqlite.writer import Job, Outcome, Writer
 from perdure.store.standing import VALUE_BYTES, check_batch, check_message, check_run, check_text, told
+from perdure.store.turns import ANYTHING
 
 __all__ = ["SQLiteStore"]
 
@@ -375,8 +376,9 @@ class SQLiteStore(Store):
         ids = tuple(run_ids)
         return await self._read(lambda connection: reads.sizes(connection, ids))
 
-    async def due(self, agents: Mapping[str, frozenset[str]] | None = None) -> int:
-        return await self._read(lambda connection: claims.due(connection, agents, self.now(), self._signs))
+    async def due(self, claim: Claim | None = None) -> int:
+        wanted = claim or ANYTHING
+        return await self._read(lambda connection: claims.due(connection, wanted, self.now(), self._signs))
 
     async def versions(self, agents: Sequence[str]) -> Mapping[str, frozenset[str]]:
         return await self._read(lambda connection: claims.versions(connection, agents))

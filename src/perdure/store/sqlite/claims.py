@@ -6,36 +6,54 @@ A lease is free when it was given back, has run out, or its holder's sign of lif
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import apsw
+from msgspec.structs import replace
 
 from perdure.errors import NoSuchRun, RunGone
 from perdure.store.protocol import NEVER, Claim, Claimed
+from perdure.store.sqlite import keyed
 from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.transaction import Entry, Transaction
 from perdure.store.standing import served
+from perdure.store.turns import Candidate, Lane, Turns, wants
 
 _FREE = "FROM perdure_run INDEXED BY perdure_run_free WHERE terminal = 0 AND held = 0"
 _NEXT_AGENT = f"SELECT agent {_FREE} AND agent > ? ORDER BY agent LIMIT 1"
 _NEXT_VERSION = f"SELECT version {_FREE} AND agent = ? AND version > ? ORDER BY version LIMIT 1"
+_OPEN = f"{_FREE} AND agent = ? AND version = ? AND parked_at = 0"
+_FIRST_LANE = f"SELECT queue, tags, priority {_OPEN} ORDER BY queue, tags, priority LIMIT 1"
+_NEXT_LANE = (
+    f"SELECT queue, tags, priority {_OPEN} AND (queue, tags, priority) > (?, ?, ?)"
+    " ORDER BY queue, tags, priority LIMIT 1"
+)
+_OF_LANE = f"{_OPEN} AND queue = ? AND tags = ? AND priority = ?"
 _AT_ONCE = (
-    f"SELECT updated_at, run_no {_FREE} AND agent = ? AND version = ? AND wake_at = 0"
-    " ORDER BY updated_at LIMIT ?"
+    f"SELECT updated_at, run_no, limit_key, key_limit {_OF_LANE} AND wake_at = 0 ORDER BY updated_at LIMIT ?"
 )
 _BY_TIMER = (
-    f"SELECT wake_at, run_no {_FREE} AND agent = ? AND version = ? AND wake_at > 0 AND wake_at <= ?"
+    f"SELECT wake_at, run_no, limit_key, key_limit {_OF_LANE} AND wake_at > 0 AND wake_at <= ?"
     " ORDER BY wake_at LIMIT ?"
 )
-_FIRST_WAKE = f"SELECT wake_at {_FREE} AND agent = ? AND version = ? ORDER BY wake_at LIMIT 1"
+_FIRST_WAKE = f"SELECT wake_at {_OF_LANE} ORDER BY wake_at LIMIT 1"
 _LEASED = "FROM perdure_run INDEXED BY perdure_run_lease WHERE terminal = 0 AND held = 1"
+_LEASE = "agent, version, queue, tags, priority, limit_key, holder, wake_at, lease_until"
 _SWEEP = "UPDATE perdure_run SET held = 0 WHERE terminal = 0 AND held = 1 AND lease_until <= ?"
-_RAN_OUT = f"SELECT 1 {_LEASED} AND lease_until <= ? LIMIT 1"
+_RAN_OUT = f"SELECT DISTINCT limit_key {_LEASED} AND lease_until <= ?"
+_OF_AGENT = f"SELECT count(*) {_LEASED} AND agent = ? AND lease_until > ?"
 _NEXT_HOLDER = (
     "SELECT holder FROM perdure_run INDEXED BY perdure_run_holder"
     " WHERE terminal = 0 AND held = 1 AND holder > ? ORDER BY holder LIMIT 1"
 )
+_KEYS_OF = (
+    "SELECT DISTINCT limit_key FROM perdure_run INDEXED BY perdure_run_holder"
+    " WHERE terminal = 0 AND held = 1 AND holder = ? AND limit_key <> ''"
+)
 _BURY = "UPDATE perdure_run SET held = 0, died = 1 WHERE terminal = 0 AND held = 1 AND holder = ?"
+
+PARKED_AT_ONCE = 1000
+"""One claim sets aside at most so many runs whose key is full, so that the next process's turn comes soon."""
 
 
 class Claims:
@@ -51,44 +69,83 @@ class Claims:
             return self._claim_one(claim, claim.run_id)
         self._tx.flush()
         self._sweep()
-        found = self._free(claim)
-        if len(found) < claim.limit and self._bury(list(holders(self._tx.connection))):
-            found = self._free(claim)
-        return tuple(self._take(claim, self._tx.find_no(run_no)) for _, run_no in found)
+        turns = self._turns(claim)
+        claimed = self._free(claim, turns)
+        if turns.left and self._bury(list(holders(self._tx.connection))):
+            claimed += self._free(claim, self._turns(replace(claim, limit=turns.left)))
+        return tuple(claimed)
+
+    def _turns(self, claim: Claim) -> Turns[int]:
+        connection, now = self._tx.connection, self._tx.now
+        return Turns(
+            claim,
+            lambda agent: int(connection.execute(_OF_AGENT, (agent, now)).get),
+            lambda key: keyed.taken(connection, key, now),
+        )
 
     def _claim_one(self, claim: Claim, run_id: str) -> tuple[Claimed, ...]:
         entry = self._tx.find(run_id)
         run = entry.standing
         if not served(claim.agents, run.agent, run.version) or claim.limit < 1:
             return ()
-        if run.leased(self._tx.now) and run.holder is not None:
+        if claim.drives and (run.limit_key or claim.limits):
+            self._tx.flush()
+            self._bury(list(holders(self._tx.connection)))  # the dead take no place
+            entry = self._tx.find(run_id)
+        elif run.leased(self._tx.now) and run.holder is not None:
             self._tx.flush()
             if self._bury((run.holder,)):
                 entry = self._tx.find(run_id)
-                run = entry.standing
-        return (self._take(claim, entry),) if run.claimable(self._tx.now) else ()
+        if not entry.standing.claimable(self._tx.now):
+            return ()
+        taken, _ = self._turns(claim).take([_candidate(entry)])
+        return tuple(self._take(claim, entry) for _ in taken)
 
     def _take(self, claim: Claim, entry: Entry) -> Claimed:
         claimed = entry.standing.lease(claim, self._tx.now)
         self._tx.changed(entry)
         return claimed
 
-    def _free(self, claim: Claim) -> list[tuple[int, int]]:
-        connection, now, limit = self._tx.connection, self._tx.now, claim.limit
-        found: list[tuple[int, int]] = []
-        for agent, version in kinds(connection, claim.agents):
-            found.extend(connection.execute(_AT_ONCE, (agent, version, limit)))
-            found.extend(connection.execute(_BY_TIMER, (agent, version, now, limit)))
-        found.sort()
-        return found[:limit]
+    def _free(self, claim: Claim, turns: Turns[int]) -> list[Claimed]:
+        """Claim what is free; runs whose key is full are parked on the way."""
+        claimed: list[Claimed] = []
+        parked = 0
+        while turns.left and parked < PARKED_AT_ONCE:
+            taken, full = turns.take(self._candidates(claim, turns))
+            claimed += [self._take(claim, self._tx.find_no(one.name)) for one in taken]
+            for one in full:
+                entry = self._tx.find_no(one.name)
+                entry.standing.parked_at = one.rank
+                self._tx.changed(entry)
+            if not full:
+                break
+            parked += len(full)
+            self._tx.flush()
+        return claimed
+
+    def _candidates(self, claim: Claim, turns: Turns[int]) -> list[Candidate[int]]:
+        connection, now, limit = self._tx.connection, self._tx.now, turns.left
+        found: list[Candidate[int]] = []
+        for lane in lanes(connection, claim):
+            if not turns.room(lane.agent):
+                continue
+            key = (lane.agent, lane.version, lane.queue, lane.tags, lane.priority)
+            for rows in (
+                connection.execute(_AT_ONCE, (*key, limit)),
+                connection.execute(_BY_TIMER, (*key, now, limit)),
+            ):
+                found += [Candidate(lane, *row) for row in rows]
+        return found
 
     # -- the silent and the dead
 
     def _sweep(self) -> None:
         connection, now = self._tx.connection, self._tx.now
-        if connection.execute(_RAN_OUT, (now,)).get is not None:
+        keys = [key for (key,) in connection.execute(_RAN_OUT, (now,))]
+        if keys:
             connection.execute(_SWEEP, (now,))
             self._tx.forget()
+            self._tx.let_in(filter(None, keys))
 
     def _bury(self, workers: Iterable[str]) -> bool:
         """Free what the dead among these hold; their signs go once that is committed."""
@@ -104,8 +161,10 @@ class Claims:
 
     def _end(self, worker: str) -> None:
         self._tx.flush()
+        keys = [key for (key,) in self._tx.connection.execute(_KEYS_OF, (worker,))]
         self._tx.connection.execute(_BURY, (worker,))
         self._tx.forget()
+        self._tx.let_in(keys)
 
     def enlist(self, worker: str) -> None:
         """See `Store.enlist`. Also takes away the signs of the dead, whether they hold anything or not."""
@@ -142,31 +201,51 @@ def release(tx: Transaction, run_id: str, epoch: int) -> None:
         tx.changed(entry)
 
 
-def due(
-    connection: apsw.Connection, agents: Mapping[str, frozenset[str]] | None, now: int, signs: Signs
-) -> int:
+def due(connection: apsw.Connection, claim: Claim, now: int, signs: Signs) -> int:
     """See `Store.due`."""
-    first = NEVER
-    for kind in kinds(connection, agents):
-        wake = connection.execute(_FIRST_WAKE, kind).get
+    turns: Turns[int] = Turns(
+        claim,
+        lambda agent: int(connection.execute(_OF_AGENT, (agent, now)).get),
+        lambda key: keyed.taken(connection, key, now),
+    )
+    first, limited = NEVER, set[str]()
+    for lane in lanes(connection, claim):
+        if not turns.room(lane.agent):
+            limited.add(lane.agent)
+            continue
+        key = (lane.agent, lane.version, lane.queue, lane.tags, lane.priority)
+        wake = connection.execute(_FIRST_WAKE, key).get
         first = min(first, NEVER if wake is None else wake)
     if first > now:
         dead = {holder for holder in holders(connection) if signs.is_dead(holder)}
-        leases = connection.execute(f"SELECT agent, version, holder, wake_at, lease_until {_LEASED}")
-        for agent, version, holder, wake, until in leases:
-            if served(agents, agent, version):
-                first = min(first, wake if holder in dead else max(wake, until))
+        leases = connection.execute(f"SELECT {_LEASE} {_LEASED}")
+        for *lane_of, limit_key, holder, wake, until in leases:
+            lane = Lane(*lane_of)
+            free = 0 if holder in dead else until
+            if wants(claim, lane):
+                first = min(first, max(wake, free))
+            if lane.agent in limited or (limit_key and keyed.awaited(connection, limit_key, claim)):
+                first = min(first, free)  # its end lets others in
     return 0 if first <= now else first
 
 
-def kinds(
-    connection: apsw.Connection, agents: Mapping[str, frozenset[str]] | None
-) -> Iterator[tuple[str, str]]:
-    """Each agent and version that a worker may take free runs of; found by leaps through the index."""
-    for agent in agents or _leap(connection, _NEXT_AGENT):
-        versions = (agents or {}).get(agent)
-        for version in versions or _leap(connection, _NEXT_VERSION, agent):
-            yield agent, version
+def lanes(connection: apsw.Connection, claim: Claim) -> Iterator[Lane]:
+    """Each lane with free runs that a claim takes; found by leaps through the index."""
+    for agent in claim.agents or _leap(connection, _NEXT_AGENT):
+        versions = claim.agents.get(agent) or _leap(connection, _NEXT_VERSION, agent)
+        for version in versions:
+            rest = connection.execute(_FIRST_LANE, (agent, version)).fetchone()
+            while rest is not None:
+                lane = Lane(agent, version, *rest)
+                if wants(claim, lane):
+                    yield lane
+                rest = connection.execute(_NEXT_LANE, (agent, version, *rest)).fetchone()
+
+
+def _candidate(entry: Entry) -> Candidate[int]:
+    run = entry.standing
+    lane = Lane(run.agent, run.version, run.queue, run.tags, run.priority)
+    return Candidate(lane, run.updated_at, entry.run_no, run.limit_key, run.key_limit)
 
 
 def versions(connection: apsw.Connection, agents: Sequence[str]) -> dict[str, frozenset[str]]:

@@ -120,8 +120,18 @@ def list_runs(connection: apsw.Connection, query: Query, sight: Sight) -> tuple[
     if query.agent is not None:
         where.append("agent = ?")
         values.append(query.agent)
-    if not is_text(query.prefix):
+    if not all(map(is_text, (query.prefix, query.queue or "", query.limit_key or "", *query.tags))):
         return ()
+    for column in ("queue", "limit_key"):
+        if (value := getattr(query, column)) is not None:
+            where.append(f"{column} = ?")
+            values.append(value)
+    for tag in query.tags:
+        where.append("instr(' ' || tags || ' ', ?) > 0")
+        values.append(f" {tag} ")
+    if query.priority is not None:
+        where.append("priority >= ?")
+        values.append(query.priority)
     if query.prefix:
         where.append("run_id >= ? AND run_id < ?")
         values.extend((query.prefix, query.prefix + "\U0010ffff"))

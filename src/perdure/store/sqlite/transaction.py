@@ -25,6 +25,7 @@ from perdure.store.protocol import (
     Snapshot,
     Stored,
 )
+from perdure.store.sqlite import keyed
 from perdure.store.standing import (
     Standing,
     check_size,
@@ -45,7 +46,8 @@ MASK = (1 << SHIFT) - 1
 
 COLUMNS = (
     "run_no, run_id, agent, version, parent, created_at, status, due_at, info, updated_at, terminal, epoch,"
-    " holder, held, died, lease_until, claims, inbox, pending, asks, seq_floor,"
+    " holder, held, died, lease_until, claims, inbox, pending, asks, seq_floor, queue, tags, priority,"
+    " limit_key, key_limit, parked_at,"
     f" (SELECT key & {MASK} FROM perdure_event"
     f" WHERE key > run_no << {SHIFT} AND key <= run_no << {SHIFT} | {MASK} ORDER BY key DESC LIMIT 1)"
 )
@@ -60,12 +62,13 @@ _FIND_NO = f"SELECT {COLUMNS} FROM perdure_run WHERE run_no = ?"
 _GONE = "SELECT 1 FROM perdure_gone WHERE run_id = ?"
 _NEW_RUN = (
     "INSERT INTO perdure_run (run_id, agent, version, parent, created_at, status, due_at, info, updated_at,"
-    " terminal, epoch, asks, seq_floor) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING run_no"
+    " terminal, epoch, asks, seq_floor, queue, tags, priority, limit_key, key_limit)"
+    f" VALUES ({', '.join('?' * 18)}) RETURNING run_no"
 )
 _SET_RUN = (
     "UPDATE perdure_run SET version = ?, status = ?, due_at = ?, info = ?, updated_at = ?, terminal = ?,"
     " epoch = ?, holder = ?, held = ?, died = ?, lease_until = ?, claims = ?, inbox = ?, pending = ?,"
-    " asks = ?, seq_floor = ? WHERE run_no = ?"
+    " asks = ?, seq_floor = ?, parked_at = ? WHERE run_no = ?"
 )
 _NEW_EVENT = "INSERT INTO perdure_event (key, digest, data) VALUES (?, ?, ?)"
 _NEW_BLOB = "INSERT OR IGNORE INTO perdure_blob (run_no, digest, data) VALUES (?, ?, ?)"
@@ -194,6 +197,7 @@ class Transaction:
             new.epoch,
             new.asks,
             new.seq,
+            *(new.queue, new.tags, new.priority, new.limit_key, new.key_limit),
         )
         run_no = self.connection.execute(_NEW_RUN, values).get
         entry = Entry(run_no, new)
@@ -360,9 +364,23 @@ class Transaction:
         if self._events:
             self.connection.executemany(_NEW_EVENT, self._events)
             self._events = []
+        freed: set[str] = set()
         for entry in self._touched.values():
             if entry.dirty:
                 entry.dirty = False
+                self._set_run(entry)
+                if entry.standing.limit_key and not entry.standing.held:
+                    freed.add(entry.standing.limit_key)
+        if freed:
+            self.let_in(freed)
+
+    def let_in(self, keys: Iterable[str]) -> None:
+        """Runs that wait for a place of these keys may be claimed again where there is one."""
+        for key in keys:
+            for run_no in keyed.next_ones(self.connection, key, self.now):
+                entry = self.find_no(run_no)
+                entry.standing.parked_at = 0
+                self._touched[entry.standing.run_id] = entry
                 self._set_run(entry)
 
     def let_go(self) -> None:
@@ -387,6 +405,7 @@ class Transaction:
                     run.holder,
                 ),
                 *(run.held, run.died, run.lease_until, run.claims, run.inbox, run.pending, run.asks, run.seq),
+                run.parked_at,
                 entry.run_no,
             ),
         )
@@ -424,7 +443,13 @@ def standing_of(row: Any) -> Standing:
         inbox=row[17],
         pending=row[18],
         asks=bool(row[19]),
-        seq=max(row[20], row[21] or 0),
+        seq=max(row[20], row[27] or 0),
+        queue=row[21],
+        tags=row[22],
+        priority=row[23],
+        limit_key=row[24],
+        key_limit=row[25],
+        parked_at=row[26],
     )
 
 

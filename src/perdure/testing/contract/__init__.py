@@ -18,9 +18,12 @@ from perdure.testing.contract.ends import PlacePromises
 from perdure.testing.contract.leases import LeasePromises
 from perdure.testing.contract.messages import MessagePromises
 from perdure.testing.contract.transactions import TransactionPromises
+from perdure.testing.contract.turns import TurnPromises
 
 __all__ = ["StoreContract"]
 
 
-class StoreContract(EventPromises, LeasePromises, MessagePromises, TransactionPromises, PlacePromises):
+class StoreContract(
+    EventPromises, LeasePromises, TurnPromises, MessagePromises, TransactionPromises, PlacePromises
+):
     """All promises. Subclass it, define `new_store`, and let pytest collect it."""

@@ -302,7 +302,7 @@ class PlacePromises(Promises):
             await trial.store.append(Batch("r", 1, 1, events(2, 2)))
         await other.append(Batch("r", 2, 1, events(2, 2)))
         assert await trial.store.due() == trial.clock.now() + 30 * SECOND
-        assert await trial.store.due({"b": frozenset()}) == NEVER
+        assert await trial.store.due(Claim("w", 30, {"b": frozenset()})) == NEVER
 
 
 async def _ended(trial: Trial) -> None:

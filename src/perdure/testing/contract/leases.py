@@ -104,8 +104,8 @@ class LeasePromises(Promises):
             await trial.store.create(new_run(f"{agent}-{version}", agent=agent, version=version))
         one, both = frozenset({"1"}), frozenset({"1", "2"})
         assert await trial.next_ids(agents={"a": frozenset({"3"}), "c": frozenset()}, limit=9) == []
-        assert await trial.store.due({"a": frozenset({"3"})}) == NEVER
-        assert await trial.store.due({"a": both}) == 0
+        assert await trial.store.due(Claim("w", 30, {"a": frozenset({"3"})})) == NEVER
+        assert await trial.store.due(Claim("w", 30, {"a": both})) == 0
         assert await trial.next_ids(agents={"a": one}, limit=9) == ["a-1"]
         assert await trial.next_ids(agents={"a": frozenset(), "b": frozenset({"2"})}, limit=9) == ["a-2"]
         assert await trial.store.claim(Claim("w", 30, {"a": both}, run_id="b-1")) == ()

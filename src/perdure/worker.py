@@ -174,7 +174,8 @@ class Worker:
     async def _idle(self, seen: int) -> int:
         if await self._look_at_versions():
             return seen
-        due_in = (await self.host.store.due(self._served) - self.host.store.now()) / SECOND
+        claim = Claim(self.host.worker, self.host.leases.seconds, self._served)
+        due_in = (await self.host.store.due(claim) - self.host.store.now()) / SECOND
         return await self._changed(seen, min(max(due_in, 0.01), SCAN_SECONDS))
 
     async def _changed(self, seen: int, seconds: float) -> int:

@@ -1,8 +1,8 @@
 """Golden stores: a file as the first release writes it is opened, read, written to, and brought up to date.
 
-`store-v1.sqlite` is an SQLite store of version 1 (made by `python -m tests.golden.test_stores`). When the
-tables change, it stays, a file of the new version comes beside it, and the steps in between are shipped;
-until then the steps of this test are made up.
+`store-v1.sqlite` is an SQLite store of version 1, `store-v2.sqlite` one of version 2 (made by `python -m
+tests.golden.test_stores`). When the tables change, they stay, a file of the new version comes beside them,
+and the steps in between are shipped; those after today's version are made up here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from perdure.store.upgrade import Shape
 from perdure.testing.clock import MovableClock
 from perdure.testing.contract.trial import events, message, new_run, refused
 
-FILE = Path(__file__).parent / "store-v1.sqlite"
+VERSION = tables.SCHEMA_VERSION
+FILE = Path(__file__).parent / f"store-v{VERSION}.sqlite"
+FILES = [FILE.with_name(f"store-v{version}.sqlite") for version in range(1, VERSION + 1)]
 WAITS = RowChange(status="waiting", due_at=NEVER, info=b"why", asks=True)
 
 
@@ -78,9 +80,11 @@ async def seen(path: Path, clock: MovableClock) -> list[object]:
         await store.close()
 
 
-async def test_a_store_of_the_first_release_is_read_and_carried_on(golden: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+async def test_a_store_of_every_version_is_read_and_carried_on(file: Path, tmp_path: Path) -> None:
     """Field case O-014."""
-    clock = MovableClock()
+    clock, golden = MovableClock(), tmp_path / "runs.db"
+    shutil.copy(file, golden)
     fresh = SQLiteStore(tmp_path / "fresh.db", clock=clock, reserve_bytes=0)
     await fresh.open()
     await fill(fresh)
@@ -98,9 +102,13 @@ async def test_a_store_of_the_first_release_is_read_and_carried_on(golden: Path,
 
 
 STEPS = {
-    "sqlite-to-2.sql": "ALTER TABLE perdure_run ADD COLUMN colour TEXT NOT NULL DEFAULT 'red'",
-    "sqlite-to-3.sql": "CREATE TABLE perdure_extra (n INTEGER); INSERT INTO perdure_extra VALUES (7)",
+    f"sqlite-to-{VERSION + 1}.sql": "ALTER TABLE perdure_run ADD COLUMN colour TEXT NOT NULL DEFAULT 'red'",
+    f"sqlite-to-{VERSION + 2}.sql": "CREATE TABLE perdure_extra (n INTEGER); INSERT INTO perdure_extra"
+    " VALUES (7)",
 }
+
+
+NEWEST = Shape("sqlite", VERSION + 2)
 
 
 def _version(path: Path) -> int:
@@ -116,15 +124,15 @@ async def test_an_older_file_is_brought_up_to_date_in_one_transaction(
     clock = MovableClock()
     before = await seen(golden, clock)
     monkeypatch.setattr(tables, "schema_text", STEPS.__getitem__)
-    monkeypatch.setattr(tables, "make_tables", _to_three)
-    monkeypatch.setattr(tables, "SHAPE", Shape("sqlite", 3))
-    monkeypatch.setattr(tables.check_tables, "__defaults__", (Shape("sqlite", 3),))
-    monkeypatch.setattr(tables.check_version, "__defaults__", (Shape("sqlite", 3),))
+    monkeypatch.setattr(tables, "make_tables", _to_newest)
+    monkeypatch.setattr(tables, "SHAPE", NEWEST)
+    monkeypatch.setattr(tables.check_tables, "__defaults__", (NEWEST,))
+    monkeypatch.setattr(tables.check_version, "__defaults__", (NEWEST,))
     with refused(StoreUnavailable) as errors:
         await SQLiteStore(golden, look=True).open()
-    assert "version 1" in errors[0].what
+    assert f"version {VERSION}" in errors[0].what
     assert await seen(golden, clock) == before
-    assert _version(golden) == 3
+    assert _version(golden) == VERSION + 2
     assert await seen(golden, clock) == before, "and again it is there already"
     connection = apsw.Connection(str(golden))
     assert connection.execute("SELECT n FROM perdure_extra").fetchall() == [(7,)]
@@ -132,22 +140,24 @@ async def test_an_older_file_is_brought_up_to_date_in_one_transaction(
     connection.close()
 
 
-def _to_three(connection: apsw.Connection, path: str) -> None:
-    _make(connection, path, Shape("sqlite", 3))
+def _to_newest(connection: apsw.Connection, path: str) -> None:
+    _make(connection, path, NEWEST)
 
 
 _make = tables.make_tables
 
 
 def test_a_step_that_fails_leaves_the_file_as_it_was(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = STEPS | {"sqlite-to-3.sql": "CREATE TABLE perdure_extra (n INTEGER); SELECT no_such_function()"}
+    broken = STEPS | {
+        f"sqlite-to-{VERSION + 2}.sql": "CREATE TABLE perdure_extra (n INTEGER); SELECT no_such_function()"
+    }
     monkeypatch.setattr(tables, "schema_text", broken.__getitem__)
     before = golden.read_bytes()
     connection = tables.open_writer(str(golden), 5.0)
     with refused(Damaged, StoreError), tables.translated(str(golden)):
-        _make(connection, str(golden), Shape("sqlite", 3))
+        _make(connection, str(golden), NEWEST)
     found = connection.execute("SELECT name FROM sqlite_schema WHERE name = 'perdure_extra'").fetchall()
-    assert (found, connection.pragma("user_version")) == ([], 1)
+    assert (found, connection.pragma("user_version")) == ([], VERSION)
     connection.close()
     assert golden.read_bytes() == before
 
@@ -157,7 +167,7 @@ async def test_who_has_an_older_store_open_writes_nothing_to_a_newer_one(golden:
     store = SQLiteStore(golden, reserve_bytes=0)
     await store.open()
     connection = apsw.Connection(str(golden))
-    connection.pragma("user_version", 2)
+    connection.pragma("user_version", VERSION + 1)
     connection.close()
     with refused(StoreNewer):
         await store.deliver(message("works", "m3"))

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -21,10 +22,12 @@ from perdure.errors import (
 )
 from perdure.store.postgres import PostgresStore, schema
 from perdure.store.postgres.schema import SHAPE
-from perdure.store.protocol import Batch, Query
+from perdure.store.protocol import Batch, Claim, Placement, Query
 from perdure.store.upgrade import Shape
 from perdure.testing.contract.trial import events, new_run, refused
 from tests.database import new_database
+
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 @pytest.fixture
@@ -128,22 +131,58 @@ async def test_an_older_store_is_brought_up_to_date_in_one_transaction_or_not_at
     """With steps that are made up here: a store of today's tables is what the next version will find."""
     async with opened(url) as store:
         await store.create(new_run(events=3))
+    today = schema.SHAPE.version
+    first, second, newest = (f"postgres-to-{today + n}.sql" for n in (1, 2, 2))
     texts = {
-        "postgres-to-2.sql": "ALTER TABLE perdure_run ADD COLUMN colour text NOT NULL DEFAULT 'red'",
-        "postgres-to-3.sql": "ALTER TABLE perdure_run ADD COLUMN size bigint; SELECT 1 / 0",
+        first: "ALTER TABLE perdure_run ADD COLUMN colour text NOT NULL DEFAULT 'red'",
+        second: "ALTER TABLE perdure_run ADD COLUMN size bigint; SELECT 1 / 0",
     }
     monkeypatch.setattr(schema, "schema_text", texts.__getitem__)
     with refused(Exception):  # type: ignore[arg-type]
-        schema.make(sql, "here", Shape("postgres", 3))
-    assert schema.version(sql, "here") == 1
+        schema.make(sql, "here", Shape("postgres", today + 2))
+    assert schema.version(sql, "here") == today
     assert _columns(sql).isdisjoint({"colour", "size"})
-    texts["postgres-to-3.sql"] = "ALTER TABLE perdure_run ADD COLUMN size bigint"
+    texts[newest] = "ALTER TABLE perdure_run ADD COLUMN size bigint"
     for _ in range(2):
-        schema.make(sql, "here", Shape("postgres", 3))
-    assert sql.execute("SELECT version FROM perdure_schema ORDER BY 1").fetchall() == [(1,), (2,), (3,)]
+        schema.make(sql, "here", Shape("postgres", today + 2))
+    versions = sql.execute("SELECT version FROM perdure_schema ORDER BY 1").fetchall()
+    assert versions == [(today,), (today + 1,), (today + 2,)]
     assert _columns(sql) >= {"colour", "size"}
     assert sql.execute("SELECT seq, colour FROM perdure_run").fetchall() == [(3, "red")]
     assert sql.execute("SELECT count(*) FROM perdure_event").fetchone() == (3,)
+
+
+async def test_tables_of_the_first_version_are_brought_up_to_todays(
+    url: str, sql: psycopg.Connection[Any]
+) -> None:
+    """Runs of the first release are claimed, and columns and indexes are those of new tables."""
+    sql.execute((GOLDEN / "postgres-v1.sql").read_bytes())
+    sql.execute("INSERT INTO perdure_schema VALUES (1, 0)")
+    sql.execute(
+        "INSERT INTO perdure_run (run_id, agent, version, created_at, status, updated_at, seq)"
+        " VALUES ('old', 'a', '1', 7, 'ready', 7, 1)"
+    )
+    async with opened(url) as store:
+        assert (await store.row("old")).placement == Placement()
+        (claimed,) = await store.claim(Claim("w", 30, {"a": frozenset({"1"})}))
+        assert claimed.row.run_id == "old"
+    upgraded = _shape(sql)
+    sql.execute("CREATE SCHEMA fresh")
+    async with opened(url + "&options=-csearch_path%3Dfresh"):
+        sql.execute("SET search_path TO fresh")
+        assert _shape(sql) == upgraded
+
+
+def _shape(sql: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
+    """Columns and indexes of runs, whatever their order."""
+    columns = (
+        "SELECT attname, atttypid, attnotnull FROM pg_attribute WHERE attrelid = 'perdure_run'::regclass"
+    )
+    indexes = (
+        "SELECT indexname, regexp_replace(indexdef, ' ON .*perdure_run', ' ON perdure_run') FROM pg_indexes"
+        " WHERE tablename = 'perdure_run' AND schemaname = current_schema()"
+    )
+    return [*sorted(sql.execute(columns).fetchall()), *sorted(sql.execute(indexes).fetchall())]
 
 
 def _columns(sql: psycopg.Connection[Any]) -> set[str]:

@@ -17,7 +17,7 @@ import psycopg
 from perdure.clock import SYSTEM, Clock
 from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly
 from perdure.store import forks
-from perdure.store.postgres import claims, reads, schema
+from perdure.store.postgres import claims, keyed, reads, schema
 from perdure.store.postgres.address import parsed
 from perdure.store.postgres.connection import (
     ANSWER_SECONDS,
@@ -52,6 +52,7 @@ from perdure.store.protocol import (
     StoreStats,
 )
 from perdure.store.standing import VALUE_BYTES, check_batch, check_message, check_run, check_text, told
+from perdure.store.turns import ANYTHING
 
 __all__ = ["PostgresStore"]
 
@@ -93,6 +94,7 @@ class PostgresStore(Store):
         self._patience_seconds = patience_seconds
         self._answer_seconds = answer_seconds
         self._grace_seconds = grace_seconds
+        self._scan = keyed.Scan()
         self._only_looks = look
         self._synced = False
         self._read_only: StoreReadOnly | None = None
@@ -327,7 +329,7 @@ class PostgresStore(Store):
         if self._read_only is not None:
             raise self._read_only
         assert self._link is not None
-        how = claims.Claims(self._link, self._given, self._grace_seconds, self._synced)
+        how = claims.Claims(self._link, self._given, self._grace_seconds, self._scan, self._synced)
         claimed, number = await self._read(lambda connection: how.claim(connection, claim))
         self._wrote(number)
         return claimed
@@ -375,9 +377,10 @@ class PostgresStore(Store):
         ids = tuple(run_ids)
         return await self._read(lambda connection: reads.sizes(connection, ids))
 
-    async def due(self, agents: Mapping[str, frozenset[str]] | None = None) -> int:
+    async def due(self, claim: Claim | None = None) -> int:
+        wanted = claim or ANYTHING
         return await self._read(
-            lambda connection: claims.due(connection, agents, self._given, self._grace_seconds)
+            lambda connection: claims.due(connection, wanted, self._given, self._grace_seconds)
         )
 
     async def versions(self, agents: Sequence[str]) -> Mapping[str, frozenset[str]]:

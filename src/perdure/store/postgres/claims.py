@@ -12,15 +12,15 @@ from typing import Any
 
 import psycopg
 from msgspec import Struct
+from msgspec.structs import replace as evolve
 
 from perdure.errors import ConnectionLost
-from perdure.store.postgres import signs
+from perdure.store.postgres import keyed, signs
 from perdure.store.postgres.connection import (
     BY_INDEX,
     NOW,
     Connection,
     Link,
-    Row,
     in_doubt,
     is_lost,
     is_text,
@@ -31,6 +31,10 @@ from perdure.store.postgres.doubt import took_place
 from perdure.store.postgres.transaction import COLUMNS, HELD_UP_SECONDS, Proof, absent, new_key, set_runs
 from perdure.store.protocol import NEVER, Claim, Claimed
 from perdure.store.standing import Standing, served
+from perdure.store.turns import Candidate, Lane, Turns, wants
+
+PARKED_AT_ONCE = 1000
+"""One claim sets aside at most so many runs whose key is full."""
 
 _KINDS = """
     RECURSIVE kind (agent, version) AS (
@@ -48,24 +52,45 @@ _KINDS = """
             WHERE s.agent = k.agent AND (s.version IS NULL OR s.version = k.version))
     )
 """
+_LANE = "r.queue, r.tags, r.priority"
+_LANES = f"""
+    WITH {_KINDS} SELECT k.agent, k.version, l.queue, l.tags, l.priority FROM mine k CROSS JOIN LATERAL (
+        WITH RECURSIVE lane (queue, tags, priority) AS (
+            (SELECT {_LANE} FROM perdure_run r
+             WHERE NOT r.terminal AND NOT r.held AND r.agent = k.agent AND r.version = k.version
+                   AND r.parked_at = 0
+             ORDER BY {_LANE} LIMIT 1)
+            UNION ALL
+            SELECT n.* FROM lane p CROSS JOIN LATERAL (
+                SELECT {_LANE} FROM perdure_run r
+                WHERE NOT r.terminal AND NOT r.held AND r.agent = k.agent AND r.version = k.version
+                      AND r.parked_at = 0 AND ({_LANE}) > (p.queue, p.tags, p.priority)
+                ORDER BY {_LANE} LIMIT 1) n)
+        SELECT * FROM lane) l
+"""
+_OF_LANE = """
+    FROM perdure_run r
+    WHERE NOT r.terminal AND NOT r.held AND r.agent = k.agent AND r.version = k.version AND r.parked_at = 0
+          AND r.queue = k.queue AND r.tags = k.tags AND r.priority = k.priority
+"""
+_GIVEN = """
+    unnest(%(agent)s::text[], %(version)s::text[], %(queue)s::text[], %(tags)s::text[],
+           %(priority)s::bigint[])
+    AS k(agent, version, queue, tags, priority)
+"""
 _AT_ONCE = f"""
-    WITH {_KINDS} SELECT f.since, {COLUMNS.replace("r.", "f.")} FROM mine k CROSS JOIN LATERAL (
-        SELECT r.updated_at AS since, {COLUMNS} FROM perdure_run r
-        WHERE NOT r.terminal AND NOT r.held AND r.agent = k.agent AND r.version = k.version AND r.wake_at = 0
+    SELECT f.since, {COLUMNS.replace("r.", "f.")} FROM {_GIVEN} CROSS JOIN LATERAL (
+        SELECT r.updated_at AS since, {COLUMNS} {_OF_LANE} AND r.wake_at = 0
         ORDER BY r.updated_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) f
 """
 _BY_TIMER = f"""
-    WITH {_KINDS} SELECT f.since, {COLUMNS.replace("r.", "f.")} FROM mine k CROSS JOIN LATERAL (
-        SELECT r.wake_at AS since, {COLUMNS} FROM perdure_run r
-        WHERE NOT r.terminal AND NOT r.held AND r.agent = k.agent AND r.version = k.version
-              AND r.wake_at > 0 AND r.wake_at <= %(now)s
+    SELECT f.since, {COLUMNS.replace("r.", "f.")} FROM {_GIVEN} CROSS JOIN LATERAL (
+        SELECT r.wake_at AS since, {COLUMNS} {_OF_LANE} AND r.wake_at > 0 AND r.wake_at <= %(now)s
         ORDER BY r.wake_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) f
 """
-_FIRST_WAKE = f"""
-    WITH {_KINDS} SELECT f.wake_at FROM mine k CROSS JOIN LATERAL (
-        SELECT r.wake_at FROM perdure_run r
-        WHERE NOT r.terminal AND NOT r.held AND r.agent = k.agent AND r.version = k.version
-        ORDER BY r.wake_at LIMIT 1) f
+_FIRST_WAKES = f"""
+    SELECT k.agent, f.wake_at FROM {_GIVEN} CROSS JOIN LATERAL (
+        SELECT r.wake_at {_OF_LANE} ORDER BY r.wake_at LIMIT 1) f
 """
 _VERSIONS = f"""
     WITH {_KINDS} SELECT agent, version FROM mine UNION
@@ -77,10 +102,11 @@ _SWEEP = """
         SELECT r.run_id FROM perdure_run r
         WHERE NOT r.terminal AND r.held AND r.lease_until <= %s
         FOR NO KEY UPDATE SKIP LOCKED)
+    RETURNING limit_key
 """
 _LEASES = """
-    SELECT r.agent, r.version, r.holder, r.wake_at, r.lease_until FROM perdure_run r
-    WHERE NOT r.terminal AND r.held
+    SELECT r.agent, r.version, r.queue, r.tags, r.priority, r.limit_key, r.holder, r.wake_at, r.lease_until
+    FROM perdure_run r WHERE NOT r.terminal AND r.held
 """
 _ONE = f"SELECT {COLUMNS} FROM perdure_run r WHERE r.run_id = %s FOR NO KEY UPDATE"
 _BEGIN = f"""
@@ -97,6 +123,7 @@ class Claims(Struct):
     link: Link
     given: Callable[[], int] | None
     grace_seconds: float
+    scan: keyed.Scan
     synced: bool = False
 
     def claim(self, connection: Connection, claim: Claim) -> tuple[tuple[Claimed, ...], int]:
@@ -118,7 +145,7 @@ class Claims(Struct):
         self, connection: Connection, claim: Claim, doubts: list[object]
     ) -> tuple[tuple[Claimed, ...], int]:
         key = new_key()
-        taken = _Taken(connection, claim, self.grace_seconds)
+        taken = _Taken(connection, claim, self.grace_seconds, self.scan)
         with connection.pipeline():
             connection.execute("BEGIN")
             head = connection.execute(_BEGIN, (key, _HELD_UP))
@@ -140,8 +167,7 @@ class Claims(Struct):
     def _commit(self, connection: Connection, taken: _Taken, proof: Proof, doubts: list[object]) -> int:
         try:
             with connection.pipeline():
-                if taken.leased:
-                    set_runs(connection, taken.leased)
+                taken.write()
                 done = connection.execute("COMMIT", prepare=False)
                 number = connection.execute("SELECT nextval('perdure_change')")
             if done.statusmessage == "COMMIT" and not doubts:
@@ -163,13 +189,17 @@ class Claims(Struct):
 class _Taken:
     """One claim's transaction."""
 
-    def __init__(self, connection: Connection, claim: Claim, grace_seconds: float) -> None:
+    def __init__(self, connection: Connection, claim: Claim, grace_seconds: float, scan: keyed.Scan) -> None:
         self.now = 0
         self.wrote = False
         self.leased: list[Standing] = []
         self._connection = connection
         self._claim = claim
         self._grace_seconds = grace_seconds
+        self._scan = scan
+        self._keys: dict[str, int] = {}  # those that only we claim now, and their leases
+        self._parked = 0
+        self._written = 0
 
     def by_id(self, run_id: str) -> tuple[Claimed, ...]:
         """Lease this run if it is free. Raises NoSuchRun, RunGone."""
@@ -179,16 +209,99 @@ class _Taken:
             return ()
         if run.leased(self.now) and run.holder is not None and self._bury():
             run = self._one(run_id)
-        return (self._lease(run),) if run.claimable(self.now) else ()
+        if not run.claimable(self.now):
+            return ()
+        claimed = self._choose(self._turns([run.agent]), [(run.updated_at, run)], parks=False)
+        if not claimed and claim.drives and self._bury():  # the dead take no place
+            claimed = self._choose(self._turns([run.agent]), [(run.updated_at, run)], parks=False)
+        return tuple(claimed)
 
     def next_ones(self) -> tuple[Claimed, ...]:
-        """Lease those that have been free and due for the longest time."""
+        """Lease those whose turn it is."""
         if self._claim.limit < 1:
             return ()
-        found = self._free(sweep=True)
-        if len(found) < self._claim.limit and self._bury():
-            found = self._free(sweep=False)
-        return tuple(self._lease(run) for run in found)
+        self._sweep()
+        claimed = self._free(self._claim.limit)
+        if len(claimed) < self._claim.limit and self._bury():
+            self.write()
+            claimed += self._free(self._claim.limit - len(claimed))
+        if len(claimed) < self._claim.limit:
+            self._scan.heal(self._connection, self.now)
+        return tuple(claimed)
+
+    def _sweep(self) -> None:
+        freed = [key for (key,) in self._connection.execute(_SWEEP, (self.now,))]
+        self.wrote = self.wrote or bool(freed)
+        keyed.let_in(self._connection, freed, self.now)
+
+    def _free(self, limit: int) -> list[Claimed]:
+        """Lease what is free; runs whose key is full are parked on the way."""
+        connection, claim = self._connection, self._claim
+        found = [Lane(*lane) for lane in connection.execute(_LANES, wanted(claim.agents))]
+        lanes = [lane for lane in found if wants(claim, lane)]
+        turns = self._turns(sorted({lane.agent for lane in lanes}), limit)
+        claimed: list[Claimed] = []
+        passed = 0
+        while lanes and turns.left and passed < PARKED_AT_ONCE:
+            lanes = [lane for lane in lanes if turns.room(lane.agent)]
+            parked = self._parked
+            claimed += self._choose(turns, self._candidates(lanes, turns.left))
+            if self._parked == parked:
+                break
+            passed += self._parked - parked
+        return claimed
+
+    def write(self) -> None:
+        """Write the leases that are not written yet, so that they are counted."""
+        if leased := self.leased[self._written :]:
+            self._written = len(self.leased)
+            set_runs(self._connection, leased, self.now)
+
+    def _candidates(self, lanes: Sequence[Lane], limit: int) -> list[tuple[int, Standing]]:
+        values: dict[str, Any] = {
+            name: [getattr(lane, name) for lane in lanes] for name in Lane.__struct_fields__
+        }
+        values |= {"limit": limit, "now": self.now}
+        with self._connection.pipeline():
+            at_once = self._connection.execute(_AT_ONCE, values, binary=True)
+            by_timer = self._connection.execute(_BY_TIMER, values, binary=True)
+        found = [(since, Standing(*row)) for since, *row in (*at_once.fetchall(), *by_timer.fetchall())]
+        return sorted(found, key=lambda one: (one[0], one[1].run_id))
+
+    def _turns(self, agents: Sequence[str], limit: int | None = None) -> Turns[Standing]:
+        """The choice among runs of these agents. One with a limit that another claim looks at has no room."""
+        claim = self._claim if limit is None else evolve(self._claim, limit=limit)
+        limited = [agent for agent in agents if agent in claim.limits and claim.drives]
+        ours = keyed.try_locks(self._connection, "agent", limited) if limited else set()
+        held = keyed.of_agents(self._connection, limited, self.now) if limited else {}
+        busy = {agent: claim.limits[agent] for agent in limited if agent not in ours}
+        return Turns(claim, lambda agent: busy.get(agent, held.get(agent, 0)), self._keys.__getitem__)
+
+    def _choose(
+        self, turns: Turns[Standing], found: Sequence[tuple[int, Standing]], *, parks: bool = True
+    ) -> list[Claimed]:
+        """Lease those whose turn it is, and park those whose key is full."""
+        keys = sorted({run.limit_key for _, run in found} - {"", *self._keys}) if self._claim.drives else []
+        if keys:
+            ours = keyed.try_locks(self._connection, "key", keys)
+            counted = keyed.taken(self._connection, keys, self.now)
+            self._keys |= {key: counted.get(key, 0) for key in ours}
+        drives = self._claim.drives
+        taken, full = turns.take(
+            Candidate(
+                Lane(run.agent, run.version, run.queue, run.tags, run.priority),
+                since, run, run.limit_key, run.key_limit,
+            )
+            for since, run in found
+            if not run.limit_key or not drives or run.limit_key in self._keys
+        )  # fmt: skip
+        claimed = [self._lease(one.name) for one in taken]
+        if full and parks:
+            rows = [(one.name.run_id, one.rank, one.limit_key, one.key_limit) for one in full]
+            self.write()
+            self._parked += keyed.park(self._connection, rows, self.now)
+            self.wrote = True
+        return claimed
 
     def _lease(self, run: Standing) -> Claimed:
         claimed = run.lease(self._claim, self.now)
@@ -202,44 +315,37 @@ class _Taken:
             raise absent(self._connection, run_id)
         return Standing(*row)
 
-    def _free(self, *, sweep: bool) -> list[Standing]:
-        values = {**wanted(self._claim.agents), "limit": self._claim.limit, "now": self.now}
-        connection = self._connection
-        with connection.pipeline():
-            swept = connection.execute(_SWEEP, (self.now,)) if sweep else None
-            at_once = connection.execute(_AT_ONCE, values, binary=True)
-            by_timer = connection.execute(_BY_TIMER, values, binary=True)
-        self.wrote = self.wrote or (swept is not None and swept.rowcount > 0)
-        found: list[Row] = [*at_once.fetchall(), *by_timer.fetchall()]
-        found.sort(key=lambda row: (row[0], row[1]))
-        return [Standing(*row[1:]) for row in found[: self._claim.limit]]
-
     def _bury(self) -> bool:
         dead = signs.look(self._connection, self.now, self._grace_seconds)
-        buried = signs.bury(self._connection, dead) if dead else False
+        buried = signs.bury(self._connection, dead, self.now) if dead else False
         self.wrote = True  # whoever is missed was noted, perhaps
         return buried
 
 
-def due(
-    connection: Connection,
-    agents: Mapping[str, frozenset[str]] | None,
-    given: Callable[[], int] | None,
-    grace_seconds: float,
-) -> int:
+def due(connection: Connection, claim: Claim, given: Callable[[], int] | None, grace_seconds: float) -> int:
     """See `Store.due`."""
     with connection.pipeline():
         clock = connection.execute(f"SELECT {NOW}, {BY_INDEX}")
-        wakes = connection.execute(_FIRST_WAKE, wanted(agents or {}), binary=True)
+        found = connection.execute(_LANES, wanted(claim.agents))
         leases = connection.execute(_LEASES, binary=True)
-    now = given() if given else one(clock)[0]
-    first = min((wake for (wake,) in wakes), default=NEVER)
+    now = given() if given else int(one(clock)[0])
+    lanes = [lane for lane in (Lane(*row) for row in found) if wants(claim, lane)]
+    limited = sorted({lane.agent for lane in lanes} & set(claim.limits))
+    held = keyed.of_agents(connection, limited, now) if limited else {}
+    full = {agent for agent in limited if held.get(agent, 0) >= claim.limits[agent]}
+    open_lanes = [lane for lane in lanes if lane.agent not in full]
+    values = {name: [getattr(lane, name) for lane in open_lanes] for name in Lane.__struct_fields__}
+    first = min((wake for _, wake in connection.execute(_FIRST_WAKES, values, binary=True)), default=NEVER)
     if first > now:
         ends = signs.ends(connection, grace_seconds)
-        for agent, version, holder, wake, until in leases:
-            if served(agents, agent, version):
-                free = min(until, ends.get(holder, until))
+        waits = {key for key, lane in keyed.awaited(connection) if wants(claim, lane)}
+        for *lane_of, limit_key, holder, wake, until in leases:
+            lane = Lane(*lane_of)
+            free = min(until, ends.get(holder, until))
+            if wants(claim, lane):
                 first = min(first, max(wake, free))
+            if lane.agent in full or limit_key in waits:  # its end lets others in
+                first = min(first, free)
     return 0 if first <= now else int(first)
 
 

@@ -142,8 +142,18 @@ def list_runs(connection: Connection, query: Query, sight: Sight) -> tuple[RunRo
     if query.agent is not None:
         where.append("r.agent = %s")
         values.append(query.agent)
-    if not is_text(query.prefix):
+    if not all(map(is_text, (query.prefix, query.queue or "", query.limit_key or "", *query.tags))):
         return ()
+    for column in ("queue", "limit_key"):
+        if (value := getattr(query, column)) is not None:
+            where.append(f"r.{column} = %s")
+            values.append(value)
+    if query.tags:
+        where.append("string_to_array(r.tags, ' ') @> %s::text[]")
+        values.append(list(query.tags))
+    if query.priority is not None:
+        where.append("r.priority >= %s")
+        values.append(query.priority)
     if query.prefix:
         where.append("r.run_id >= %s AND r.run_id < %s")
         values.extend((query.prefix, query.prefix + "\U0010ffff"))

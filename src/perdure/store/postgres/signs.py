@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 
 from perdure.clock import SECOND
+from perdure.store.postgres import keyed
 from perdure.store.postgres.connection import Connection, one
 
 GRACE_SECONDS = 1.0
@@ -30,6 +31,7 @@ _TAKE_HERE = "SELECT pg_try_advisory_xact_lock(%s)"
 _END = """
     UPDATE perdure_run SET held = false, died = true WHERE run_id IN (
         SELECT run_id FROM perdure_run WHERE NOT terminal AND held AND holder = %s FOR UPDATE SKIP LOCKED)
+    RETURNING limit_key
 """
 _LEFT = "SELECT 1 FROM perdure_run WHERE NOT terminal AND held AND holder = %s LIMIT 1"
 _FORGET = "DELETE FROM perdure_worker WHERE worker = %s"
@@ -67,7 +69,7 @@ def ends(connection: Connection, grace_seconds: float) -> dict[str, int]:
     }
 
 
-def bury(connection: Connection, dead: dict[str, int]) -> bool:
+def bury(connection: Connection, dead: dict[str, int], now: int) -> bool:
     """Inside a transaction: free what these hold. True if there was anyone to bury.
 
     Their locks are taken meanwhile, so that none of them comes back half-way; rows that somebody else is
@@ -78,15 +80,15 @@ def bury(connection: Connection, dead: dict[str, int]) -> bool:
         if not one(connection.execute(_TAKE_HERE, (key,)))[0]:
             continue
         found = True
-        end(connection, worker)
+        end(connection, worker, now)
         if connection.execute(_LEFT, (worker,)).fetchone() is None:
             connection.execute(_FORGET, (worker,))
     return found
 
 
-def end(connection: Connection, worker: str) -> None:
+def end(connection: Connection, worker: str, now: int) -> None:
     """Free what a worker holds, whose incarnation of that name is dead."""
-    connection.execute(_END, (worker,))
+    keyed.let_in(connection, [key for (key,) in connection.execute(_END, (worker,))], now)
 
 
 def take(connection: Connection, key: int) -> bool:
@@ -98,7 +100,7 @@ def enter(connection: Connection, worker: str, key: int, now: int) -> None:
     """Note a worker whose lock this session holds; leases of an earlier one of its name are free."""
     with connection.transaction():
         connection.execute(_FORGET, (worker,))
-        end(connection, worker)
+        end(connection, worker, now)
         connection.execute(_ENTER, (worker, key, now))
 
 

@@ -25,6 +25,7 @@ from perdure.errors import (
     StoreError,
     StoreNewer,
 )
+from perdure.store.postgres import keyed
 from perdure.store.postgres.connection import BY_INDEX, NOW, Connection, Row, one
 from perdure.store.postgres.schema import SHAPE
 from perdure.store.protocol import (
@@ -59,12 +60,14 @@ _SYNCED = "SET LOCAL synchronous_commit = on"
 _CREATE = f"""
     INSERT INTO perdure_run
         (run_id, agent, version, parent, created_at, status, due_at, info, updated_at, seq, epoch, terminal,
-         asks)
+         asks, queue, tags, priority, limit_key, key_limit)
     SELECT u.run_id, u.agent, u.version, u.parent, n.now, u.status, u.due_at, u.info, n.now, u.seq,
-           u.epoch, u.terminal, u.asks
+           u.epoch, u.terminal, u.asks, u.queue, u.tags, u.priority, u.limit_key, u.key_limit
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %b::bytea[],
-                %s::bigint[], %s::bigint[], %s::boolean[], %s::boolean[])
-         AS u(run_id, agent, version, parent, status, due_at, info, seq, epoch, terminal, asks),
+                %s::bigint[], %s::bigint[], %s::boolean[], %s::boolean[], %s::text[], %s::text[],
+                %s::bigint[], %s::text[], %s::bigint[])
+         AS u(run_id, agent, version, parent, status, due_at, info, seq, epoch, terminal, asks, queue, tags,
+              priority, limit_key, key_limit),
          (SELECT coalesce(%s::bigint, {NOW}) AS now OFFSET 0) n
     ORDER BY u.run_id
     ON CONFLICT (run_id) DO NOTHING RETURNING run_id
@@ -113,13 +116,13 @@ _GROW = """
 """
 _SET_NAMES = (
     "version", "status", "due_at", "info", "updated_at", "terminal", "epoch", "holder", "held", "died",
-    "lease_until", "claims", "seq", "inbox", "pending", "asks",
+    "lease_until", "claims", "seq", "inbox", "pending", "asks", "parked_at",
 )  # fmt: skip
 _SET = f"""
     UPDATE perdure_run r SET {", ".join(f"{name} = u.{name}" for name in _SET_NAMES)}
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %b::bytea[], %s::bigint[], %s::boolean[],
                 %s::bigint[], %s::text[], %s::boolean[], %s::boolean[], %s::bigint[], %s::bigint[],
-                %s::bigint[], %s::bigint[], %s::bigint[], %s::boolean[])
+                %s::bigint[], %s::bigint[], %s::bigint[], %s::boolean[], %s::bigint[])
          AS u(run_id, {", ".join(_SET_NAMES)})
     WHERE r.run_id = u.run_id
 """
@@ -464,7 +467,7 @@ class Transaction:
         if grown:
             connection.execute(_GROW, ([s.run_id for s in grown], [s.seq for s in grown]))
         if self._changed:
-            set_runs(connection, list(self._changed.values()))
+            set_runs(connection, list(self._changed.values()), self.now)
         if self._removed is not None:
             self._drop(connection, *self._removed)
 
@@ -479,10 +482,11 @@ class Transaction:
             connection.execute(_LEAVE, (run_id, run_id, list(left)))
 
 
-def set_runs(connection: Connection, runs: Sequence[Standing]) -> None:
-    """Write whole rows of runs that are locked."""
+def set_runs(connection: Connection, runs: Sequence[Standing], now: int) -> None:
+    """Write whole rows of runs that are locked; places of keys that are free by that are given on."""
     columns = [[getattr(run, name) for run in runs] for name in ("run_id", *_SET_NAMES)]
     connection.execute(_SET, columns)
+    keyed.let_in(connection, [run.limit_key for run in runs if run.limit_key and not run.held], now)
 
 
 def nowhere(run_id: str) -> NoSuchRun:
@@ -530,6 +534,11 @@ def _new_values(new: dict[str, NewRun], given: Callable[[], int] | None) -> tupl
         [run.epoch for run in runs],
         [run.terminal for run in runs],
         [run.asks for run in runs],
+        [run.placement.queue for run in runs],
+        [" ".join(run.placement.tags) for run in runs],
+        [run.placement.priority for run in runs],
+        [run.placement.limit_key for run in runs],
+        [run.placement.key_limit for run in runs],
         given() if given else None,
     )
 

@@ -12,9 +12,9 @@ import apsw
 from msgspec.structs import replace
 
 from perdure.errors import NoSuchRun, RunGone
-from perdure.store.protocol import NEVER, Claim, Claimed
-from perdure.store.sqlite import keyed
+from perdure.store.protocol import NEVER, PRIORITIES, Claim, Claimed
 from perdure.store.sqlite.incarnation import Signs
+from perdure.store.sqlite.keyed import awaited, leap, taken
 from perdure.store.sqlite.transaction import Entry, Transaction
 from perdure.store.standing import served
 from perdure.store.turns import Candidate, Lane, Turns, wants
@@ -23,10 +23,10 @@ _FREE = "FROM perdure_run INDEXED BY perdure_run_free WHERE terminal = 0 AND hel
 _NEXT_AGENT = f"SELECT agent {_FREE} AND agent > ? ORDER BY agent LIMIT 1"
 _NEXT_VERSION = f"SELECT version {_FREE} AND agent = ? AND version > ? ORDER BY version LIMIT 1"
 _OPEN = f"{_FREE} AND agent = ? AND version = ? AND parked_at = 0"
-_FIRST_LANE = f"SELECT queue, tags, priority {_OPEN} ORDER BY queue, tags, priority LIMIT 1"
-_NEXT_LANE = (
-    f"SELECT queue, tags, priority {_OPEN} AND (queue, tags, priority) > (?, ?, ?)"
-    " ORDER BY queue, tags, priority LIMIT 1"
+_NEXT_QUEUE = f"SELECT queue {_OPEN} AND queue > ? ORDER BY queue LIMIT 1"
+_NEXT_TAGS = f"SELECT tags {_OPEN} AND queue = ? AND tags > ? ORDER BY tags LIMIT 1"
+_NEXT_PRIORITY = (
+    f"SELECT priority {_OPEN} AND queue = ? AND tags = ? AND priority > ? ORDER BY priority LIMIT 1"
 )
 _OF_LANE = f"{_OPEN} AND queue = ? AND tags = ? AND priority = ?"
 _AT_ONCE = (
@@ -80,7 +80,7 @@ class Claims:
         return Turns(
             claim,
             lambda agent: int(connection.execute(_OF_AGENT, (agent, now)).get),
-            lambda key: keyed.taken(connection, key, now),
+            lambda key: taken(connection, key, now),
         )
 
     def _claim_one(self, claim: Claim, run_id: str) -> tuple[Claimed, ...]:
@@ -98,8 +98,8 @@ class Claims:
                 entry = self._tx.find(run_id)
         if not entry.standing.claimable(self._tx.now):
             return ()
-        taken, _ = self._turns(claim).take([_candidate(entry)])
-        return tuple(self._take(claim, entry) for _ in taken)
+        chosen, _ = self._turns(claim).take([_candidate(entry)])
+        return tuple(self._take(claim, entry) for _ in chosen)
 
     def _take(self, claim: Claim, entry: Entry) -> Claimed:
         claimed = entry.standing.lease(claim, self._tx.now)
@@ -111,8 +111,8 @@ class Claims:
         claimed: list[Claimed] = []
         parked = 0
         while turns.left and parked < PARKED_AT_ONCE:
-            taken, full = turns.take(self._candidates(claim, turns))
-            claimed += [self._take(claim, self._tx.find_no(one.name)) for one in taken]
+            chosen, full = turns.take(self._candidates(claim, turns))
+            claimed += [self._take(claim, self._tx.find_no(one.name)) for one in chosen]
             for one in full:
                 entry = self._tx.find_no(one.name)
                 entry.standing.parked_at = one.rank
@@ -206,7 +206,7 @@ def due(connection: apsw.Connection, claim: Claim, now: int, signs: Signs) -> in
     turns: Turns[int] = Turns(
         claim,
         lambda agent: int(connection.execute(_OF_AGENT, (agent, now)).get),
-        lambda key: keyed.taken(connection, key, now),
+        lambda key: taken(connection, key, now),
     )
     first, limited = NEVER, set[str]()
     for lane in lanes(connection, claim):
@@ -224,22 +224,30 @@ def due(connection: apsw.Connection, claim: Claim, now: int, signs: Signs) -> in
             free = 0 if holder in dead else until
             if wants(claim, lane):
                 first = min(first, max(wake, free))
-            if lane.agent in limited or (limit_key and keyed.awaited(connection, limit_key, claim)):
+            if lane.agent in limited or (limit_key and awaited(connection, limit_key, claim)):
                 first = min(first, free)  # its end lets others in
     return 0 if first <= now else first
 
 
 def lanes(connection: apsw.Connection, claim: Claim) -> Iterator[Lane]:
     """Each lane with free runs that a claim takes; found by leaps through the index."""
-    for agent in claim.agents or _leap(connection, _NEXT_AGENT):
-        versions = claim.agents.get(agent) or _leap(connection, _NEXT_VERSION, agent)
+    for agent in claim.agents or leap(connection, _NEXT_AGENT):
+        versions = claim.agents.get(agent) or leap(connection, _NEXT_VERSION, agent)
         for version in versions:
-            rest = connection.execute(_FIRST_LANE, (agent, version)).fetchone()
-            while rest is not None:
-                lane = Lane(agent, version, *rest)
-                if wants(claim, lane):
-                    yield lane
-                rest = connection.execute(_NEXT_LANE, (agent, version, *rest)).fetchone()
+            for queue in leap(connection, _NEXT_QUEUE, agent, version):
+                if claim.queues and queue not in claim.queues:
+                    continue
+                for tags in leap(connection, _NEXT_TAGS, agent, version, queue):
+                    for priority in _priorities(connection, agent, version, queue, tags):
+                        lane = Lane(agent, version, queue, tags, priority)
+                        if wants(claim, lane):
+                            yield lane
+
+
+def _priorities(connection: apsw.Connection, *fixed: str) -> Iterator[int]:
+    found: int | None = -PRIORITIES - 1
+    while (found := connection.execute(_NEXT_PRIORITY, (*fixed, found)).get) is not None:
+        yield found
 
 
 def _candidate(entry: Entry) -> Candidate[int]:
@@ -252,7 +260,7 @@ def versions(connection: apsw.Connection, agents: Sequence[str]) -> dict[str, fr
     """See `Store.versions`."""
     found: dict[str, set[str]] = {agent: set() for agent in agents}
     for agent in agents:
-        found[agent].update(_leap(connection, _NEXT_VERSION, agent))
+        found[agent].update(leap(connection, _NEXT_VERSION, agent))
     for agent, version in connection.execute(f"SELECT DISTINCT agent, version {_LEASED}"):
         if agent in found:
             found[agent].add(version)
@@ -261,12 +269,4 @@ def versions(connection: apsw.Connection, agents: Sequence[str]) -> dict[str, fr
 
 def holders(connection: apsw.Connection) -> Iterator[str]:
     """Each worker that has leases."""
-    return _leap(connection, _NEXT_HOLDER)
-
-
-def _leap(connection: apsw.Connection, sql: str, *fixed: str) -> Iterator[str]:
-    # An agent or version may be the empty text, which no text is below: begin at or above it, go on above.
-    found = connection.execute(sql.replace("> ?", ">= ?"), (*fixed, "")).get
-    while found is not None:
-        yield found
-        found = connection.execute(sql, (*fixed, found)).get
+    return leap(connection, _NEXT_HOLDER)

@@ -8,7 +8,6 @@ serves the first. It knows the index of keys.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import apsw
 
@@ -19,9 +18,15 @@ _OF_KEY = (
     "FROM perdure_run INDEXED BY perdure_run_key WHERE terminal = 0 AND limit_key <> '' AND limit_key = ?"
 )
 _TAKEN = f"SELECT count(*) {_OF_KEY} AND held = 1 AND lease_until > ?"
-_LANE = "agent, version, queue, tags"
-_FIRST_LANE = f"SELECT {_LANE} {_OF_KEY} AND held = 0 ORDER BY {_LANE} LIMIT 1"
-_NEXT_LANE = f"SELECT {_LANE} {_OF_KEY} AND held = 0 AND ({_LANE}) > (?, ?, ?, ?) ORDER BY {_LANE} LIMIT 1"
+_FREE = f"{_OF_KEY} AND held = 0"
+_NEXT = {
+    "agent": f"SELECT agent {_FREE} AND agent > ? ORDER BY agent LIMIT 1",
+    "version": f"SELECT version {_FREE} AND agent = ? AND version > ? ORDER BY version LIMIT 1",
+    "queue": f"SELECT queue {_FREE} AND agent = ? AND version = ? AND queue > ? ORDER BY queue LIMIT 1",
+    "tags": (
+        f"SELECT tags {_FREE} AND agent = ? AND version = ? AND queue = ? AND tags > ? ORDER BY tags LIMIT 1"
+    ),
+}
 _PARKED = (
     f"SELECT run_no, key_limit {_OF_KEY} AND held = 0"
     " AND agent = ? AND version = ? AND queue = ? AND tags = ? AND parked_at > 0 ORDER BY parked_at LIMIT ?"
@@ -62,7 +67,18 @@ def awaited(connection: apsw.Connection, key: str, claim: Claim) -> bool:
 
 
 def _lanes(connection: apsw.Connection, key: str) -> Iterator[tuple[str, str, str, str]]:
-    lane: Any = connection.execute(_FIRST_LANE, (key,)).fetchone()
-    while lane is not None:
-        yield lane
-        lane = connection.execute(_NEXT_LANE, (key, *lane)).fetchone()
+    """Agent, version, queue and tags of the key's free runs, found by leaps through the index."""
+    for agent in leap(connection, _NEXT["agent"], key):
+        for version in leap(connection, _NEXT["version"], key, agent):
+            for queue in leap(connection, _NEXT["queue"], key, agent, version):
+                for tags in leap(connection, _NEXT["tags"], key, agent, version, queue):
+                    yield agent, version, queue, tags
+
+
+def leap(connection: apsw.Connection, sql: str, *fixed: str) -> Iterator[str]:
+    """Every text in an index's next column, each found by one search for what is above the last."""
+    # It may be the empty text, which no text is below: begin at or above it, go on above.
+    found = connection.execute(sql.replace("> ? ORDER", ">= ? ORDER"), (*fixed, "")).get
+    while found is not None:
+        yield found
+        found = connection.execute(sql, (*fixed, found)).get

@@ -25,7 +25,7 @@ from perdure.store.protocol import (
     Snapshot,
     Stored,
 )
-from perdure.store.sqlite import keyed
+from perdure.store.sqlite.keyed import next_ones
 from perdure.store.standing import (
     Standing,
     check_size,
@@ -377,7 +377,7 @@ class Transaction:
     def let_in(self, keys: Iterable[str]) -> None:
         """Runs that wait for a place of these keys may be claimed again where there is one."""
         for key in keys:
-            for run_no in keyed.next_ones(self.connection, key, self.now):
+            for run_no in next_ones(self.connection, key, self.now):
                 entry = self.find_no(run_no)
                 entry.standing.parked_at = 0
                 self._touched[entry.standing.run_id] = entry

@@ -12,6 +12,7 @@ from perdure.store.protocol import AGEING, NEVER, Batch, Claim, Placement, Query
 from perdure.testing.contract.trial import Promises, Trial, message, new_run, promise
 
 CUSTOMER = Placement(limit_key="customer-7", key_limit=1)
+"""One run of a customer at a time."""
 
 
 async def placed(trial: Trial, run_id: str, agent: str = "a", version: str = "1", **how: Any) -> None:
@@ -115,8 +116,9 @@ class TurnPromises(Promises):
         for number in range(6):
             await placed(trial, f"flood-{number}", agent="flood")
             trial.clock.advance(1)
-        await placed(trial, "drop-0", agent="drop")
-        await placed(trial, "drop-1", agent="drop")
+        for number in range(2):
+            await placed(trial, f"drop-{number}", agent="drop")
+            trial.clock.advance(1)
         both: dict[str, frozenset[str]] = {"flood": frozenset(), "drop": frozenset()}
         first = await leased(trial, Claim("w", 30, both, limit=3))
         assert first == ["flood-0", "drop-0", "flood-1"]

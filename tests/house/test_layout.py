@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -92,9 +93,9 @@ def _targets(node: ast.AST, source: Source, known: frozenset[str]) -> Iterator[s
             yield inner if inner in known else start
 
 
-def arrows(sources: Iterable[Source]) -> list[Arrow]:
+@cache
+def arrows(sources: tuple[Source, ...]) -> list[Arrow]:
     """Every import of ours in the given files, in order."""
-    sources = list(sources)
     known = frozenset(
         [*(source.module for source in sources), *(f"perdure.{room}" for room in (*ROOMS, *BESIDE))]
     )
@@ -137,7 +138,7 @@ def _refusal(arrow: Arrow) -> str | None:
 
 def offences(sources: Iterable[Source]) -> list[str]:
     """Every forbidden arrow, with its place and the rule."""
-    judged = ((arrow, _refusal(arrow)) for arrow in arrows(sources))
+    judged = ((arrow, _refusal(arrow)) for arrow in arrows(tuple(sources)))
     return [f"{a.path}:{a.line}: {a.source} -> {a.target}: {why}" for a, why in judged if why]
 
 
@@ -151,7 +152,7 @@ def strangers(sources: Iterable[Source]) -> list[str]:
 def cycles(sources: Sequence[Source]) -> list[str]:
     """Each ring of modules, as the arrows that close it: a module that can be reached from itself."""
     graph: dict[str, dict[str, Arrow]] = {}
-    for arrow in arrows(sources):
+    for arrow in arrows(tuple(sources)):
         if arrow.source != arrow.target and not arrow.by_name:
             graph.setdefault(arrow.source, {}).setdefault(arrow.target, arrow)
     found: dict[frozenset[str], str] = {}

@@ -42,6 +42,11 @@ class Call(msgspec.Struct, frozen=True):
 class Scope(Protocol):
     """A step that is executing: it makes calls durable."""
 
+    @property
+    def replaying(self) -> bool:
+        """Whether the step hears again what it heard before, or is executed only to be compared."""
+        ...
+
     def invoke(self, tool: Any, args: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """Start one call of a `perdure.agent.tool.Tool` at the next place of the run.
 

@@ -9,6 +9,7 @@ only when everything appended before it is durable), law 5 (a snapshot is used o
 """
 
 from perdure.journal.follow import follow
+from perdure.journal.heard import Heard
 from perdure.journal.live import Durability, Fences, Journal, Receipt
 from perdure.journal.outlast import outlast
 from perdure.journal.outline import outline
@@ -29,6 +30,7 @@ from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot, unpack_snap
 __all__ = [
     "Durability",
     "Fences",
+    "Heard",
     "Journal",
     "Past",
     "Receipt",

@@ -36,6 +36,19 @@ async def run_body(drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
 
     Raises CancelledError if it was cancelled and came to nothing.
     """
+    if drive.ears is None:
+        return await _run(drive, call, tool)
+    over = drive.ears.acting(call, tool, "call")
+    try:
+        end = await _run(drive, call, tool)
+    except BaseException as error:
+        over(error)
+        raise
+    over(end.error)
+    return end
+
+
+async def _run(drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
     try:
         injected = await tool.inject(call, drive.host.providers) if tool.parameters.injected else {}
     except ProviderFailed as error:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from typing import Any
 
@@ -505,6 +505,21 @@ def _backoff(tool: Tool[..., Any], attempt: int) -> float:
     return 0.0 if retry is None else retry.delay(attempt)
 
 
+@contextmanager
+def _hearing(drive: Drive, call: Call, tool: Tool[..., Any]) -> Iterator[None]:
+    """Tell those who listen that a transactional body runs, in the thread in which it does."""
+    over = None if drive.ears is None else drive.ears.acting(call, tool, "call")
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        if over is not None:
+            over(error)
+
+
 async def _transact(wanted: Wanted, call: Call) -> None:
     """Run the body inside the store's transaction, with its receipt: it happened, or it did not."""
     tool, drive, head = wanted.tool, wanted.drive, wanted.head
@@ -516,9 +531,10 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         )
 
     def act(tx: Tx) -> Sequence[e.AnyBody]:
-        context = copy_context()
-        context.run(call_scope.set, replace(call, tx=tx))
-        result = context.run(tool.thunk(call.args, injected))
+        with _hearing(drive, call, tool):
+            context = copy_context()
+            context.run(call_scope.set, replace(call, tx=tx))
+            result = context.run(tool.thunk(call.args, injected))
         reached("transact.inside")
         value, wanted.result = _checked_result(drive, tool, result)
         receipt = e.CallSettled(

@@ -25,6 +25,7 @@ from perdure.runtime.boundary import reached
 from perdure.runtime.chunks import Chunks, Voice
 from perdure.runtime.leases import Leases
 from perdure.runtime.limits import Limits
+from perdure.runtime.listening import Ears
 from perdure.runtime.messages import conflict, late_of, made_again, message_events
 from perdure.runtime.purse import Purse
 from perdure.runtime.resolved import misfit
@@ -60,7 +61,7 @@ class Drive(Struct, eq=False):
     """One claimed run. `inbox_seen` is the position up to which its messages were read.
 
     `stopping`: this process is to do nothing more for it. `reading`: the facts that are being read for calls
-    that rest on them.
+    that rest on them. `ears`: who listens, None if nobody does.
     """
 
     host: Host
@@ -74,6 +75,7 @@ class Drive(Struct, eq=False):
     check: bool = False
     stopping: bool = False
     publish: Voice | None = None
+    ears: Ears | None = None
     purse: Purse = field(default_factory=Purse)
     reading: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _looked: float = 0.0

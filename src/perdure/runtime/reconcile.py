@@ -78,7 +78,7 @@ async def _ask(drive: Drive, call: CallRecord, tool: Tool[..., Any], ask: Ask) -
         return unknown_hold(drive.run_id, call, f"{call.name}: its hook cannot be asked: {error.what}")
     while True:
         reached("reconcile.ask")
-        verdict, evidence = await _hook(drive, identity, tool)
+        verdict, evidence = await _heard_hook(drive, identity, tool)
         reached("reconcile.answered")
         if _told_meanwhile(drive, call):
             return None
@@ -127,6 +127,16 @@ def _identity(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> Call:
         effect="read",
         tool=tool.name,
     )
+
+
+async def _heard_hook(drive: Drive, identity: Call, tool: Tool[..., Any]) -> tuple[object, str]:
+    if drive.ears is None:
+        return await _hook(drive, identity, tool)
+    over = drive.ears.acting(identity, tool, "reconcile")
+    try:
+        return await _hook(drive, identity, tool)
+    finally:
+        over(None)
 
 
 async def _hook(drive: Drive, identity: Call, tool: Tool[..., Any]) -> tuple[object, str]:

@@ -35,9 +35,9 @@ from perdure.errors import (
     StaleEpoch,
     StoreError,
 )
-from perdure.journal import Journal, Past, SnapshotPolicy, outlast, restore
+from perdure.journal import Heard, Journal, Past, SnapshotPolicy, outlast, restore
 from perdure.runtime import adoption as adopting
-from perdure.runtime import budgets, children, lineage, questions, reconcile, undos
+from perdure.runtime import budgets, children, lineage, listening, questions, reconcile, undos
 from perdure.runtime.birth import principal_of
 from perdure.runtime.boundary import reached
 from perdure.runtime.caller import line_of_error
@@ -91,6 +91,7 @@ async def drive(
     """
     run_id = claimed.row.run_id
     runner = Runner(host, agent, claimed, check=check, draining=draining)
+    placed = listening.place_scope.set(runner.place)
     # A task of its own: the caller's cancellation and a lost lease are told apart.
     work = asyncio.create_task(runner.run(), name=f"run {run_id}")
     runner.work = work
@@ -111,6 +112,7 @@ async def drive(
     finally:
         host.leases.drop(run_id, runner.lose)
         runner.abandon()
+        listening.place_scope.reset(placed)
     if cancelled is not None:
         raise cancelled
     return runner.ride.record if runner.over and runner.ride is not None else None
@@ -146,6 +148,7 @@ class Runner:
         self.adoption = adopting.Adoption(b"", None)
         self._inbox: tuple[Inbound, ...] = ()
         self._inbox_end = 0
+        self.place = listening.Place(claimed.row.run_id, agent.name, host.worker, claimed.row.epoch)
 
     async def run(self) -> None:
         """Load, resume, and execute steps until the run cannot go on now."""
@@ -231,6 +234,8 @@ class Runner:
         """Send nothing more."""
         if self.ride is not None:
             self.ride.journal.abandon()
+            if self.ride.ears is not None:
+                self.ride.ears.left(lost=self.lost)
 
     # -- resume
 
@@ -243,14 +248,10 @@ class Runner:
             await self._quarantine(damage)
             raise
         adoption = self.adoption = await self._adopted(past)
-        journal = Journal(
-            self.host.store,
-            past,
-            policy=_policy(self.agent.storage),
-            durability=self.agent.durability,
-            clock=self.host.clock,
-        )
+        ears = await self._ears(past.record) if listening.heard() else None
+        journal = self._journal(past, ears)
         record = past.record
+        self.place.trace, self.place.step = record.trace, record.step + 1
         try:
             live = adopting.live_of(self.agent, record, adoption)
         except ShapeMismatch as error:
@@ -267,7 +268,33 @@ class Runner:
             died_at=died_at(self.claimed, self.host.store.now()),
             check=self.check,
             publish=self.host.chunks.voice(past.row.run_id, past.row.epoch),
+            ears=ears,
         )
+
+    def _journal(self, past: Past, ears: listening.Ears | None) -> Journal:
+        how: dict[str, Any] = {
+            "policy": _policy(self.agent.storage),
+            "durability": self.agent.durability,
+            "clock": self.host.clock,
+        }
+        if ears is None:
+            return Journal(self.host.store, past, **how)
+        return Heard(self.host.store, past, **how, hearer=ears)
+
+    async def _ears(self, record: RunRecord) -> listening.Ears:
+        """Those who listen hear of the claim."""
+        run_id, claimed = self.claimed.row.run_id, self.claimed
+        driven = listening.Driven(
+            run_id,
+            self.agent,
+            self.host.worker,
+            claimed.row.epoch,
+            record,
+            await listening.opening(self.host.store, run_id, record),
+            self.host.clock,
+            lost=claimed.died or bool(claimed.previous_until),
+        )
+        return listening.ears(driven)
 
     async def _adopted(self, past: Past) -> adopting.Adoption:
         """What it takes for this code to carry the run on; one that it cannot is given back untouched."""
@@ -387,6 +414,9 @@ class Runner:
             await self._hold(ride, over)
             return
         execution = Execution(ride, ride.live)
+        self.place.step = ride.record.step + 1
+        if ride.ears is not None:
+            ride.ears.stepping(self.place.step)
         try:
             await execute(execution, step)
             execution.asked_for_all()

@@ -62,6 +62,11 @@ class StepScope:
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
 
+    @property
+    def replaying(self) -> bool:
+        """Whether the step hears again what it heard before, or is executed only to be compared."""
+        return self._execution.replay.replaying or self._execution.checking
+
     async def invoke(self, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
         """Make the call at the place where the running branch is."""
         if self._execution.over:
@@ -83,7 +88,7 @@ class LiveRun(Run[Any, Any, Any]):
     def log(self) -> logging.LoggerAdapter[logging.Logger]:  # type: ignore[override]
         """A logger that names run and step, and is silent while recorded calls are served again."""
         step = self._execution.record.step + 1
-        return _QuietReplay(log, {"run_id": self.id, "step": step}, self._execution)
+        return _QuietReplay(log, {"run": self.id, "step": step}, self._execution)
 
     @property
     def state(self) -> Any:
@@ -374,7 +379,7 @@ class _QuietReplay(logging.LoggerAdapter[logging.Logger]):
 
     def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
         """Name the run and the step in front."""
-        return f"{self.extra['run_id']} step {self.extra['step']}: {msg}" if self.extra else msg, kwargs
+        return f"{self.extra['run']} step {self.extra['step']}: {msg}" if self.extra else msg, kwargs
 
 
 async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) -> None:

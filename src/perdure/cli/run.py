@@ -18,6 +18,7 @@ import click
 from perdure.agent import Agent, Budget, Cancelled, Failed, Finished, Held, Outcome, Retired, Waiting
 from perdure.agent.blocking import run_blocking
 from perdure.cli import exits
+from perdure.cli.logs import logged
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import path_of, url_of
 from perdure.clock import SECOND, SYSTEM
@@ -334,6 +335,7 @@ def _document(order: Order, outcome: Outcome[Any], code: int) -> dict[str, Any]:
     "--concurrency", default=100, show_default=True, type=click.IntRange(1), help="Runs driven at once."
 )
 @click.option("--drain", is_flag=True, help="Only runs on this very version; end when none is left.")
+@logged
 @stored
 def worker(options: Options, apps: tuple[str, ...], concurrency: int, drain: bool) -> int:
     """Serve every open run of these agents until stopped.
@@ -349,6 +351,7 @@ async def _work(
     options: Options, apps: tuple[str, ...], concurrency: int, output: TextIO, *, drain: bool
 ) -> int:
     from perdure.cli.app import load
+    from perdure.observe import watch
 
     agents = [load(app) for app in apps]
     for agent in agents:
@@ -360,7 +363,7 @@ async def _work(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with Runtime(options.store, agents, workers=concurrency) as runtime:
+    async with Runtime(options.store, agents, workers=concurrency) as runtime, watch(runtime.store):
         names = ", ".join(agent.name for agent in agents)
         about = {
             "worker": runtime.host.worker,

@@ -16,6 +16,7 @@ from perdure.clock import Clock
 from perdure.journal.live import Durability, Fences, Journal
 from perdure.journal.past import Past
 from perdure.journal.snapshots import SnapshotPolicy
+from perdure.journal.wall import behind_wall
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store.protocol import Appended, Batch, Store, Stored, Tx
@@ -57,7 +58,7 @@ class Heard(Journal):
 
     def _encode(self, body: e.AnyBody, *, whole: bool = False) -> Stored:
         stored = super()._encode(body, whole=whole)
-        event = e.Event(stored.seq, self.record.updated_at, self.epoch, body)
+        event = e.Event(stored.seq, self.record.updated_at, self.epoch, behind_wall(body))
         with self._hearing:
             while self._unheard and self._unheard[-1].seq >= event.seq:  # it was refused: the number is free
                 self._unheard.pop()

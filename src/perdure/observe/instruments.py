@@ -18,7 +18,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from perdure import codec
 from perdure.agent import Call, Tool
 from perdure.errors import PerdureError
-from perdure.observe import conventions as c
+from perdure.observe.conventions import SCOPE, Name, provider_of
 from perdure.runtime.listening import Doing, Driven, Over
 from perdure.state import events as e
 from perdure.state.record import RunRecord
@@ -40,38 +40,38 @@ class Instruments:
     """Every instrument, and the newest count of open runs."""
 
     def __init__(self, provider: otel.MeterProvider | None) -> None:
-        meter = (otel.get_meter_provider() if provider is None else provider).get_meter(c.SCOPE)
+        meter = (otel.get_meter_provider() if provider is None else provider).get_meter(SCOPE)
         self.open: Counter[tuple[str, str]] = Counter()
         self.commit = meter.create_histogram(
-            c.COMMIT_DURATION,
+            Name.COMMIT_DURATION,
             "s",
             "From handing a batch of events to the store until it is durable, or refused.",
             explicit_bucket_boundaries_advisory=[0.0005 * 2**power for power in range(14)],
         )
-        self.attempts = meter.create_counter(c.CALL_ATTEMPTS, "{attempt}", "Attempts that have an outcome.")
-        self.retries = meter.create_counter(c.CALL_RETRIES, "{attempt}", "Attempts after the first one.")
-        self.unknown = meter.create_counter(c.CALL_UNKNOWN, "{call}", "Attempts whose reply never came.")
-        self.spend = meter.create_counter(c.SPEND, "{USD}", "What models cost, where their price is known.")
+        self.attempts = meter.create_counter(Name.CALL_ATTEMPTS, "{attempt}", "Attempts with an outcome.")
+        self.retries = meter.create_counter(Name.CALL_RETRIES, "{attempt}", "Attempts after the first one.")
+        self.unknown = meter.create_counter(Name.CALL_UNKNOWN, "{call}", "Attempts whose reply never came.")
+        self.spend = meter.create_counter(Name.SPEND, "{USD}", "What models cost, if their price is known.")
         self.tokens = meter.create_histogram(
-            c.TOKEN_USAGE,
+            Name.TOKEN_USAGE,
             "{token}",
             "Tokens of a model call.",
-            explicit_bucket_boundaries_advisory=list(c.TOKEN_BUCKETS),
+            explicit_bucket_boundaries_advisory=list(Name.TOKEN_BUCKETS),
         )
         self.duration = meter.create_histogram(
-            c.OPERATION_DURATION,
+            Name.OPERATION_DURATION,
             "s",
             "How long a model call took.",
-            explicit_bucket_boundaries_advisory=list(c.DURATION_BUCKETS),
+            explicit_bucket_boundaries_advisory=list(Name.DURATION_BUCKETS),
         )
-        self.claims = meter.create_counter(c.CLAIMS, "{claim}", "Runs that were claimed here.")
+        self.claims = meter.create_counter(Name.CLAIMS, "{claim}", "Runs that were claimed here.")
         self.lost = meter.create_counter(
-            c.LEASES_LOST, "{lease}", "Leases that were lost while a run was driven."
+            Name.LEASES_LOST, "{lease}", "Leases that were lost while a run was driven."
         )
-        self.ended = meter.create_counter(c.RUNS_ENDED, "{run}", "Runs that have ended.")
-        self.held = meter.create_counter(c.RUNS_HELD, "{hold}", "Times that a run needed a person.")
+        self.ended = meter.create_counter(Name.RUNS_ENDED, "{run}", "Runs that have ended.")
+        self.held = meter.create_counter(Name.RUNS_HELD, "{hold}", "Times that a run needed a person.")
         meter.create_observable_gauge(
-            c.RUNS_OPEN, [self._observed], "{run}", "Open runs of the store, by status and reason."
+            Name.RUNS_OPEN, [self._observed], "{run}", "Open runs of the store, by status and reason."
         )
 
     def begun(self, driven: Driven) -> _Counted:
@@ -80,7 +80,7 @@ class Instruments:
 
     def _observed(self, options: CallbackOptions) -> Iterable[Observation]:
         return [
-            Observation(count, {c.STATUS: status, c.HOLD: reason} if reason else {c.STATUS: status})
+            Observation(count, {Name.STATUS: status, Name.HOLD: reason} if reason else {Name.STATUS: status})
             for (status, reason), count in sorted(self.open.items())
         ]
 
@@ -91,7 +91,7 @@ class _Counted:
     def __init__(self, made: Instruments, driven: Driven) -> None:
         self._made = made
         self._driven = driven
-        self._agent = {c.AGENT_NAME: driven.agent.name}
+        self._agent = {Name.AGENT_NAME: driven.agent.name}
         self._names: dict[str, str] = {}
         for event in driven.opening:
             self._learn(event.body)
@@ -119,11 +119,11 @@ class _Counted:
             return None
         clock = self._driven.clock
         began = clock.monotonic()
-        about = {c.OPERATION: c.CHAT, c.REQUEST_MODEL: tool.model_name}
-        about[c.PROVIDER] = c.provider_of(tool.model_name)
+        about = {Name.OPERATION: Name.CHAT, Name.REQUEST_MODEL: tool.model_name}
+        about[Name.PROVIDER] = provider_of(tool.model_name)
 
         def over(error: BaseException | None) -> None:
-            told = about if error is None else {**about, c.ERROR_TYPE: type(error).__qualname__}
+            told = about if error is None else {**about, Name.ERROR_TYPE: type(error).__qualname__}
             self._made.duration.record(clock.monotonic() - began, told)
 
         return over
@@ -152,17 +152,17 @@ class _Counted:
                 self._attempted(head.name, attempt, "done")
             case e.CallUnknown(path=path, cause=cause):
                 name = self._names.get(path, "")
-                made.unknown.add(1, {**agent, c.TOOL_NAME: name, c.CAUSE: cause})
+                made.unknown.add(1, {**agent, Name.TOOL_NAME: name, Name.CAUSE: cause})
             case e.RunHeld(reason=reason):
-                made.held.add(1, {**agent, c.HOLD: reason})
+                made.held.add(1, {**agent, Name.HOLD: reason})
             case e.RunFinished(status=status):
-                made.ended.add(1, {**agent, c.STATUS: status})
+                made.ended.add(1, {**agent, Name.STATUS: status})
             case _:
                 pass
 
     def _attempted(self, name: str, attempt: int, outcome: str) -> None:
-        about = {**self._agent, c.TOOL_NAME: name}
-        self._made.attempts.add(1, {**about, c.OUTCOME: outcome})
+        about = {**self._agent, Name.TOOL_NAME: name}
+        self._made.attempts.add(1, {**about, Name.OUTCOME: outcome})
         if attempt > 1:
             self._made.retries.add(1, about)
 
@@ -171,11 +171,11 @@ class _Counted:
             return
         tool = self._driven.agent.tool_named(name)
         model = name if tool is None else tool.model_name
-        about = {c.OPERATION: c.CHAT, c.REQUEST_MODEL: model, c.PROVIDER: c.provider_of(model)}
-        self._made.tokens.record(usage[0], {**about, c.TOKEN_TYPE: "input"})
-        self._made.tokens.record(usage[1], {**about, c.TOKEN_TYPE: "output"})
+        about = {Name.OPERATION: Name.CHAT, Name.REQUEST_MODEL: model, Name.PROVIDER: provider_of(model)}
+        self._made.tokens.record(usage[0], {**about, Name.TOKEN_TYPE: "input"})
+        self._made.tokens.record(usage[1], {**about, Name.TOKEN_TYPE: "output"})
         if len(usage) > 2:
-            self._made.spend.add(usage[2] / NANODOLLARS, {**self._agent, c.REQUEST_MODEL: model})
+            self._made.spend.add(usage[2] / NANODOLLARS, {**self._agent, Name.REQUEST_MODEL: model})
 
 
 # ------------------------------------------------------------------------------------------------ open runs

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from perdure.agent.scope import Call, call_scope, step_scope
 from perdure.agent.tool import Tool
+from perdure.codec.redaction import redacted
 from perdure.runtime.listening import Doing, Driven, Over, listen, place_scope
 from perdure.state import events as e
 from perdure.state.record import RunRecord
@@ -80,13 +81,13 @@ class JsonFormatter(logging.Formatter):
             "time": _moment(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": redacted(record.getMessage()),
         }
         told |= {name: value for name in ATTRIBUTES if (value := getattr(record, name, None)) is not None}
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
+            told["error"] = redacted(self.formatException(record.exc_info))
         if record.stack_info:
-            told["stack"] = self.formatStack(record.stack_info)
+            told["stack"] = redacted(self.formatStack(record.stack_info))
         return json.dumps(told, default=str)
 
 
@@ -104,7 +105,7 @@ class TextFormatter(logging.Formatter):
         line = f"{_moment(record.created)} {record.levelname:<7} {record.name}: {clean(record.getMessage())}"
         line += f" [{place}]" if place else ""
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + redacted(self.formatException(record.exc_info))
         return line
 
 
@@ -184,6 +185,8 @@ class _Told:
             case e.CallLate(path=path, used=used):
                 level = logging.INFO if used else logging.WARNING
                 self._say(level, f"late result, {'used' if used else 'not used'}", call=path)
+            case e.RunFinished(status=status):
+                self._say(logging.INFO, f"run {status}", step=None)
             case _:
                 if (said := _said(body)) is not None:
                     level, text, path = said
@@ -220,8 +223,6 @@ def _of_a_run(body: e.AnyBody) -> str | None:
             return f"run held: {reason}"
         case e.RunReleased(how=how):
             return f"run let go: {how}"
-        case e.RunFinished(status=status):
-            return f"run {status}"
         case _:
             return None
 

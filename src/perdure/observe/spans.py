@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, TraceFlags
 
 from perdure.errors import BadSetting
-from perdure.observe import conventions as c
+from perdure.observe.conventions import SCOPE, Name
 
 NANOS = 1000
 """Nanoseconds in a microsecond: theirs and ours."""
@@ -63,7 +63,7 @@ class Spans:
 
     def __init__(self, provider: otel.TracerProvider | None) -> None:
         found = otel.get_tracer_provider() if provider is None else provider
-        tracer = found.get_tracer(c.SCOPE)
+        tracer = found.get_tracer(SCOPE)
         if not isinstance(tracer, Tracer):
             raise BadSetting(
                 f"spans need a TracerProvider of opentelemetry-sdk, found {type(found).__qualname__}",
@@ -95,7 +95,7 @@ class Spans:
             context=parent,
             kind=span.kind,
             attributes=dict(span.attributes),
-            links=[Link(context, {c.LINK: why}) for context, why in span.links],
+            links=[Link(context, {Name.LINK: why}) for context, why in span.links],
             start_time=span.at * NANOS,
         )
 

@@ -9,7 +9,6 @@ process had not handed to its exporter is lost: spans are provisional, the journ
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,20 +17,16 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, S
 
 from perdure import codec
 from perdure.agent import Call, Tool
-from perdure.observe import conventions as c
+from perdure.observe.content import Content, let_out
+from perdure.observe.conventions import Name, provider_of
 from perdure.observe.ids import span_id, trace_id
 from perdure.observe.spans import NANOS, Begin, Spans, enter, leave, stay
-from perdure.observe.traces import Content
 from perdure.runtime.listening import Doing, Driven, Over
 from perdure.state import events as e
 from perdure.state.record import RunRecord
-from perdure.timeline.plain import jsonable
 
 NANODOLLARS = 1_000_000_000
 """In which events count money, by the dollar."""
-
-CONTENT_CHARS = 32_768
-"""A longer text of the user's is cut."""
 
 
 class Stories:
@@ -85,13 +80,13 @@ class Story:
         self._content = content
         self._run = driven.run_id
         self._trace = trace_id(driven.run_id, driven.record.trace)
-        self._name = f"{c.INVOKE_AGENT} {driven.agent.name}"
+        self._name = f"{Name.INVOKE_AGENT} {driven.agent.name}"
         self._about = {
-            c.OPERATION: c.INVOKE_AGENT,
-            c.AGENT_NAME: driven.agent.name,
-            c.AGENT_VERSION: driven.agent.version,
-            c.CONVERSATION: driven.run_id,
-            c.RUN: driven.run_id,
+            Name.OPERATION: Name.INVOKE_AGENT,
+            Name.AGENT_NAME: driven.agent.name,
+            Name.AGENT_VERSION: driven.agent.version,
+            Name.CONVERSATION: driven.run_id,
+            Name.RUN: driven.run_id,
         }
         self._sampled = spans.sampled(self._trace, self._name, self._about)
         self._root = span_id(driven.run_id, "root")
@@ -136,10 +131,10 @@ class Story:
         key = (call.path, call.attempt, self._restarts)
         before = self._last.get(call.path) or self._open.before.get(call.path)
         attributes = self._of_call(tool.name, call.path, call.attempt, call.effect)
-        attributes |= {c.WORKER: self._driven.worker, c.EPOCH: self._driven.epoch}
+        attributes |= {Name.WORKER: self._driven.worker, Name.EPOCH: self._driven.epoch}
         if self._content is not None:
-            name = c.INPUT_MESSAGES if tool.kind == "model" else c.TOOL_ARGUMENTS
-            attributes |= self._told(name, f"{tool.name}.arguments", codec.plain(dict(call.args)))
+            name = Name.INPUT_MESSAGES if tool.kind == "model" else Name.TOOL_ARGUMENTS
+            attributes |= let_out(self._content, name, f"{tool.name}.arguments", codec.plain(dict(call.args)))
         body = _Body(self._begin_attempt(key, tool.name, now, attributes, before))
         self._bodies[key] = body
         self._last[call.path] = span_id(self._run, "call", *key)
@@ -172,10 +167,12 @@ class Story:
             case e.StepCommitted(number=number):
                 self._open = _Open(number + 1)
             case e.StepRestarted():
-                step.notes.append(("perdure.step.restarted", event.at, {c.WHY: _why(body, event.seq)}))
+                step.notes.append(("perdure.step.restarted", event.at, {Name.WHY: _why(body, event.seq)}))
                 step.restarts += 1
             case e.RunResumed(worker=worker):
-                step.notes.append(("perdure.run.resumed", event.at, {c.WORKER: worker, c.EPOCH: event.epoch}))
+                step.notes.append(
+                    ("perdure.run.resumed", event.at, {Name.WORKER: worker, Name.EPOCH: event.epoch})
+                )
             case e.CallIntended(path=path, head=head):
                 restarts = step.restarts
                 step.intents[path] = _Intent(body.attempt, event.at, restarts, head.name, head.effect)
@@ -203,11 +200,11 @@ class Story:
             case e.BudgetRaised():
                 notes.append(("perdure.budget.raised", event.at, {}))
             case e.FactChanged(path=path, fact=fact):
-                notes.append(("perdure.fact.changed", event.at, {c.PATH: path, c.TOOL_NAME: fact}))
+                notes.append(("perdure.fact.changed", event.at, {Name.PATH: path, Name.TOOL_NAME: fact}))
             case e.SignalReceived(name=name):
-                notes.append(("perdure.signal.received", event.at, {c.WAIT_NAME: name}))
+                notes.append(("perdure.signal.received", event.at, {Name.WAIT_NAME: name}))
             case e.CallLate(path=path, outcome=outcome):
-                notes.append(("perdure.call.late", event.at, {c.PATH: path, c.OUTCOME: outcome}))
+                notes.append(("perdure.call.late", event.at, {Name.PATH: path, Name.OUTCOME: outcome}))
             case e.RunMigrated():
                 notes.append(("perdure.run.migrated", event.at, {}))
             case _:
@@ -269,19 +266,19 @@ class Story:
         span, body = lived.span, event.body
         match body:
             case e.CallSettled(outcome=outcome, usage=usage):
-                span.set_attribute(c.OUTCOME, outcome)
+                span.set_attribute(Name.OUTCOME, outcome)
                 span.set_attributes(_used(usage))
                 if outcome != "done":
                     kind = str(codec.decode(body.value).get("type", "")) or lived.error
-                    span.set_attribute(c.ERROR_TYPE, kind)
+                    span.set_attribute(Name.ERROR_TYPE, kind)
                     span.set_status(Status(StatusCode.ERROR, kind))
                 elif self._content is not None:
                     self._tell_result(span, body)
             case e.FactRead():
-                span.set_attribute(c.OUTCOME, "done")
+                span.set_attribute(Name.OUTCOME, "done")
             case e.CallUnknown(cause=cause):
-                span.set_attributes({c.OUTCOME: "unknown", c.ERROR_TYPE: lived.error or cause})
-                span.add_event("perdure.call.unknown", {c.CAUSE: cause}, event.at * NANOS)
+                span.set_attributes({Name.OUTCOME: "unknown", Name.ERROR_TYPE: lived.error or cause})
+                span.add_event("perdure.call.unknown", {Name.CAUSE: cause}, event.at * NANOS)
                 span.set_status(Status(StatusCode.ERROR, f"outcome unknown: {cause}"))
             case _:
                 pass
@@ -291,8 +288,8 @@ class Story:
         name = body.head.name if body.head is not None else intent.name if intent is not None else ""
         tool = self._driven.agent.tool_named(name)
         model = tool is not None and tool.kind == "model"
-        attribute = c.OUTPUT_MESSAGES if model else c.TOOL_RESULT
-        span.set_attributes(self._told(attribute, f"{name}.result", codec.decode(body.value)))
+        attribute = Name.OUTPUT_MESSAGES if model else Name.TOOL_RESULT
+        span.set_attributes(let_out(self._content, attribute, f"{name}.result", codec.decode(body.value)))
 
     def _begin_attempt(
         self, key: tuple[str, int, int], name: str, at: int, attributes: dict[str, Any], before: int | None
@@ -301,7 +298,9 @@ class Story:
         model = tool is not None and tool.kind == "model"
         links = [] if before is None else [(self._context(before), "the attempt before")]
         begin = Begin(
-            name=f"{c.CHAT} {tool.model_name}" if tool is not None and model else f"{c.EXECUTE_TOOL} {name}",
+            name=f"{Name.CHAT} {tool.model_name}"
+            if tool is not None and model
+            else f"{Name.EXECUTE_TOOL} {name}",
             id=span_id(self._run, "call", *key),
             parent=self._context(self._step_id(_step_of(key[0]) or self._step)),
             at=at,
@@ -314,21 +313,25 @@ class Story:
     def _of_call(self, name: str, path: str, attempt: int, effect: str) -> dict[str, Any]:
         tool = self._driven.agent.tool_named(name)
         about: dict[str, Any] = {
-            c.RUN: self._run,
-            c.CONVERSATION: self._run,
-            c.AGENT_NAME: self._driven.agent.name,
+            Name.RUN: self._run,
+            Name.CONVERSATION: self._run,
+            Name.AGENT_NAME: self._driven.agent.name,
         }
-        about |= {c.PATH: path, c.ATTEMPT: attempt, c.EFFECT: effect}
+        about |= {Name.PATH: path, Name.ATTEMPT: attempt, Name.EFFECT: effect}
         if tool is not None and tool.kind == "model":
             model = tool.model_name
-            return about | {c.OPERATION: c.CHAT, c.REQUEST_MODEL: model, c.PROVIDER: c.provider_of(model)}
+            return about | {
+                Name.OPERATION: Name.CHAT,
+                Name.REQUEST_MODEL: model,
+                Name.PROVIDER: provider_of(model),
+            }
         kind = "datastore" if tool is not None and tool.kind == "fact" else "function"
-        return about | {c.OPERATION: c.EXECUTE_TOOL, c.TOOL_NAME: name, c.TOOL_TYPE: kind, c.TOOL_CALL: path}
-
-    def _told(self, attribute: str, where: str, value: Any) -> dict[str, str]:
-        """One value of the user's, as far as it may leave."""
-        told = None if self._content is None else self._content(where, jsonable(value))
-        return {} if told is None else {attribute: json.dumps(told, default=str)[:CONTENT_CHARS]}
+        return about | {
+            Name.OPERATION: Name.EXECUTE_TOOL,
+            Name.TOOL_NAME: name,
+            Name.TOOL_TYPE: kind,
+            Name.TOOL_CALL: path,
+        }
 
     def _attempt_id(self, path: str, attempt: int) -> int:
         intent = self._open.intents.get(path)
@@ -351,12 +354,12 @@ class Story:
             parent=self._context(self._step_id(_step_of(body.path) or self._open.number)),
             at=self._asking.pop(body.path, event.at),
             attributes={
-                c.RUN: self._run,
-                c.PATH: body.path,
-                c.ATTEMPT: attempt,
-                c.TOOL_NAME: name,
-                c.VERDICT: body.verdict,
-                c.VERDICT_BY: body.by if body.by in ("hook", "policy") else "person",
+                Name.RUN: self._run,
+                Name.PATH: body.path,
+                Name.ATTEMPT: attempt,
+                Name.TOOL_NAME: name,
+                Name.VERDICT: body.verdict,
+                Name.VERDICT_BY: body.by if body.by in ("hook", "policy") else "person",
             },
             links=[] if lost is None else [(self._context(lost), "the attempt whose outcome was unknown")],
         )
@@ -368,17 +371,27 @@ class Story:
         wait, end = opened.body, closed.body
         assert isinstance(wait, e.WaitOpened)
         assert isinstance(end, e.WaitClosed)
-        about = {c.RUN: self._run, c.PATH: wait.path, c.WAIT_KIND: wait.kind, c.WAIT_ENDED: end.how}
+        about = {
+            Name.RUN: self._run,
+            Name.PATH: wait.path,
+            Name.WAIT_KIND: wait.kind,
+            Name.WAIT_ENDED: end.how,
+        }
         if wait.kind in ("signal", "child"):  # a question is the user's text
-            about[c.WAIT_NAME] = wait.name
+            about[Name.WAIT_NAME] = wait.name
         self._between(f"wait {wait.kind}", _wait_id(self._run, wait, closed.seq), opened.at, closed.at, about)
 
     def _decided(self, asked: e.Event, end: e.Event) -> None:
         request = asked.body
         assert isinstance(request, e.ApprovalRequested)
         how = e.kind_of(end.body).removeprefix("approval.")
-        about = {c.RUN: self._run, c.PATH: request.path, c.APPROVAL: request.id, c.APPROVAL_ENDED: how}
-        about[c.TOOL_NAME] = request.head.name
+        about = {
+            Name.RUN: self._run,
+            Name.PATH: request.path,
+            Name.APPROVAL: request.id,
+            Name.APPROVAL_ENDED: how,
+        }
+        about[Name.TOOL_NAME] = request.head.name
         span = span_id(self._run, "approval", request.id, end.seq)
         self._between(f"approval {request.head.name}", span, asked.at, end.at, about)
 
@@ -386,14 +399,14 @@ class Story:
         """Told at once, since somebody has to do something."""
         body = event.body
         assert isinstance(body, e.RunHeld)
-        about = {c.RUN: self._run, c.HOLD: body.reason, c.PATH: body.path}
+        about = {Name.RUN: self._run, Name.HOLD: body.reason, Name.PATH: body.path}
         span = span_id(self._run, "hold", event.seq)
         self._between(f"hold {body.reason}", span, event.at, event.at, about, error=body.reason)
 
     def _released(self, held: e.Event, end: e.Event, how: str) -> None:
         body = held.body
         assert isinstance(body, e.RunHeld)
-        about = {c.RUN: self._run, c.HOLD: body.reason, c.RELEASED: how}
+        about = {Name.RUN: self._run, Name.HOLD: body.reason, Name.RELEASED: how}
         span = span_id(self._run, "held", held.seq)
         self._between(f"held {body.reason}", span, held.at, end.at, about)
 
@@ -423,7 +436,7 @@ class Story:
             id=self._step_id(number),
             parent=self._context(self._root),
             at=min(step.since or at, begun),
-            attributes={c.RUN: self._run, c.STEP: number, c.COMMITTED: committed},
+            attributes={Name.RUN: self._run, Name.STEP: number, Name.COMMITTED: committed},
         )
         span = self._spans.begin(self._trace, begin)
         for name, moment, about in step.notes:
@@ -437,15 +450,15 @@ class Story:
             self._end_step(event.at, self._open.number, committed=False)
         spent = record.spent
         about: dict[str, Any] = self._about | {
-            c.STATUS: body.status,
-            c.STEPS: record.step,
-            c.CALLS: spent.calls,
-            c.RESUMES: record.resumes,
+            Name.STATUS: body.status,
+            Name.STEPS: record.step,
+            Name.CALLS: spent.calls,
+            Name.RESUMES: record.resumes,
         }
         if spent.input_tokens or spent.output_tokens:
-            about |= {c.INPUT_TOKENS: spent.input_tokens, c.OUTPUT_TOKENS: spent.output_tokens}
+            about |= {Name.INPUT_TOKENS: spent.input_tokens, Name.OUTPUT_TOKENS: spent.output_tokens}
         if spent.usd:
-            about[c.COST] = spent.usd / NANODOLLARS
+            about[Name.COST] = spent.usd / NANODOLLARS
         begin = Begin(
             name=self._name,
             id=self._root,
@@ -456,7 +469,7 @@ class Story:
         span = self._spans.begin(self._trace, begin)
         if body.status == "failed":
             kind = str(codec.decode(body.value).get("type", ""))
-            span.set_attribute(c.ERROR_TYPE, kind)
+            span.set_attribute(Name.ERROR_TYPE, kind)
             span.set_status(Status(StatusCode.ERROR, kind))
         span.end(event.at * NANOS)
 
@@ -483,8 +496,8 @@ def _used(usage: e.Usage | None) -> dict[str, Any]:
     """Tokens and money, as far as they are known."""
     if not usage:
         return {}
-    tokens = {c.INPUT_TOKENS: usage[0], c.OUTPUT_TOKENS: usage[1]}
-    return tokens if len(usage) < 3 else {**tokens, c.COST: usage[2] / NANODOLLARS}
+    tokens = {Name.INPUT_TOKENS: usage[0], Name.OUTPUT_TOKENS: usage[1]}
+    return tokens if len(usage) < 3 else {**tokens, Name.COST: usage[2] / NANODOLLARS}
 
 
 def _step_of(path: str) -> int:

@@ -7,19 +7,17 @@ is told by them is decided in `story`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from perdure.errors import ExtraMissing
+from perdure.observe.content import Content
 from perdure.runtime.listening import listen
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-Content: TypeAlias = Callable[[str, Any], Any]
-"""What of the user's values may leave: gets where a value comes from (`refund.arguments`, `chat.result`) and
-the value in JSON's own types, and returns what is to be told in its place; None for nothing."""
-
 INSTALL = 'pip install "perdure[otel]"'
+"""What brings OpenTelemetry."""
 
 
 def trace(provider: TracerProvider | None = None, *, content: Content | None = None) -> Callable[[], None]:

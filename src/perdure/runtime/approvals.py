@@ -443,7 +443,8 @@ async def _tell(wanted: Wanted, tool: Tool[..., Any], call: Call, head: e.CallHe
         value = _storable(end.result)
         await drive.journal.append(e.CallSettled(call.path, "done", value, attempt=call.attempt))
     else:
-        log.warning("run %s: people could not be told of %s: %r", drive.run_id, call.key, end.error)
+        kind = type(end.error).__name__
+        log.warning("run %s: people could not be told of %s: %s", drive.run_id, call.key, kind)
         detail = f"{type(end.error).__name__}: {end.error}"[:500]
         now = drive.host.store.now()
         await drive.journal.append(e.CallUnknown(call.path, "error", now, detail))

@@ -15,6 +15,7 @@ from typing import Any
 from perdure import codec
 from perdure.agent import Price, Tool, Usage
 from perdure.clock import SECOND
+from perdure.codec.redaction import redacted
 from perdure.errors import OverBudget, PriceUnknown
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution
@@ -119,8 +120,9 @@ def used(wanted: Wanted, result: Any) -> e.Usage | None:
         return None
     try:
         usage = tool.usage_of(result)
-    except Exception:  # the user's own reader may do anything
-        log.exception("the usage of a reply of %s could not be read", tool.name)
+    except Exception as error:  # noqa: BLE001  (the reader is the user's)
+        log.error("the usage of a reply of %s could not be read: %s", tool.name, type(error).__name__)
+        log.debug("its reader raised %s", redacted(str(error)))
         usage = None
     if usage is None:
         return _all(wanted)

@@ -21,7 +21,7 @@ from perdure.clock import Clock
 from perdure.errors import PerdureError
 from perdure.state import events as e
 from perdure.state.record import RunRecord
-from perdure.store.protocol import Store
+from perdure.store.protocol import Claimed, Store
 
 log = logging.getLogger("perdure.observe")
 
@@ -100,6 +100,14 @@ class Listener(Protocol):
         ...
 
 
+class Where(Protocol):
+    """The process in which a run is driven: `runtime.drive.Host`."""
+
+    store: Store
+    clock: Clock
+    worker: str
+
+
 _listeners: tuple[Listener, ...] = ()
 
 
@@ -113,11 +121,6 @@ def listen(listener: Listener) -> Callable[[], None]:
         _listeners = tuple(one for one in _listeners if one is not listener)
 
     return end
-
-
-def heard() -> bool:
-    """Whether anybody listens."""
-    return bool(_listeners)
 
 
 async def opening(store: Store, run_id: str, record: RunRecord) -> tuple[e.Event, ...]:
@@ -134,8 +137,21 @@ async def opening(store: Store, run_id: str, record: RunRecord) -> tuple[e.Event
     return tuple(events)
 
 
-def ears(driven: Driven) -> Ears:
-    """Those of everybody who listens now."""
+async def ears(place: Where, agent: Agent[Any, Any, Any], claimed: Claimed, record: RunRecord) -> Ears | None:
+    """Those of everybody who listens now, who are told of the claim; None if nobody does."""
+    if not _listeners:
+        return None
+    run_id, row = claimed.row.run_id, claimed.row
+    driven = Driven(
+        run_id,
+        agent,
+        place.worker,
+        row.epoch,
+        record,
+        await opening(place.store, run_id, record),
+        place.clock,
+        lost=claimed.died or bool(claimed.previous_until),
+    )
     made = Ears()
     for listener in _listeners:
         try:

@@ -51,6 +51,11 @@ class Replay:
         return bool(self._expected)
 
     @property
+    def retold(self) -> bool:
+        """Whether the code has yet to come to where it was before: what it tells until then, it has told."""
+        return bool(self._expected or self._unasked)
+
+    @property
     def over(self) -> bool:
         """Whether everything recorded was given, as it was recorded."""
         return not self._expected and self.mismatch is None

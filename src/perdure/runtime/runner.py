@@ -223,7 +223,7 @@ class Runner:
             elif row.claims <= POISON_CLAIMS:
                 await store.renew(self.host.worker, [row.run_id], 0.0)
             else:
-                log.error("run %s is held: %r", row.run_id, failure)
+                log.error("run %s is held: %s", row.run_id, type(failure).__name__)
                 await hold(store, row.run_id, self.host.clock, poison_of(row.run_id, row.claims, failure))
                 return True
         except StoreError as error:
@@ -248,7 +248,7 @@ class Runner:
             await self._quarantine(damage)
             raise
         adoption = self.adoption = await self._adopted(past)
-        ears = await self._ears(past.record) if listening.heard() else None
+        ears = await listening.ears(self.host, self.agent, self.claimed, past.record)
         journal = self._journal(past, ears)
         record = past.record
         self.place.trace, self.place.step = record.trace, record.step + 1
@@ -280,21 +280,6 @@ class Runner:
         if ears is None:
             return Journal(self.host.store, past, **how)
         return Heard(self.host.store, past, **how, hearer=ears)
-
-    async def _ears(self, record: RunRecord) -> listening.Ears:
-        """Those who listen hear of the claim."""
-        run_id, claimed = self.claimed.row.run_id, self.claimed
-        driven = listening.Driven(
-            run_id,
-            self.agent,
-            self.host.worker,
-            claimed.row.epoch,
-            record,
-            await listening.opening(self.host.store, run_id, record),
-            self.host.clock,
-            lost=claimed.died or bool(claimed.previous_until),
-        )
-        return listening.ears(driven)
 
     async def _adopted(self, past: Past) -> adopting.Adoption:
         """What it takes for this code to carry the run on; one that it cannot is given back untouched."""
@@ -521,10 +506,10 @@ class Runner:
         retry = None if isinstance(error, SecrecyError) else self.agent.retry
         failures = ride.record.failures + 1
         if retry is not None and failures < retry.attempts:
-            log.warning(
-                "run %s: step %d failed, is tried again: %r", ride.run_id, ride.record.step + 1, error
-            )
+            told = (ride.run_id, ride.record.step + 1, type(error).__name__, line_of_error(error))
+            log.warning("run %s: step %d failed, is tried again: %s (%s)", *told)
             why = redacted(f"{type(error).__name__}: {error}")[:500]
+            log.debug("run %s: its step raised %s", ride.run_id, why)
             await ride.journal.append(e.StepRestarted(why, ride.record.seq))
             await ride.journal.barrier()  # a restart must not forget that this try was made
             await self.host.clock.sleep(retry.delay(failures))

@@ -65,7 +65,7 @@ class StepScope:
     @property
     def replaying(self) -> bool:
         """Whether the step hears again what it heard before, or is executed only to be compared."""
-        return self._execution.replay.replaying or self._execution.checking
+        return self._execution.replay.retold or self._execution.checking
 
     async def invoke(self, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
         """Make the call at the place where the running branch is."""
@@ -365,7 +365,7 @@ class _QuietReplay(logging.LoggerAdapter[logging.Logger]):
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802  (the name that logging calls)
         """Nothing is logged twice."""
-        quiet = self._execution.replay.replaying or self._execution.checking
+        quiet = self._execution.replay.retold or self._execution.checking
         return not quiet and super().isEnabledFor(level)
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:

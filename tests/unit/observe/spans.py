@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from perdure.observe import trace
+from perdure.observe.conventions import SCOPE
 
 
 class Told:
@@ -87,6 +88,8 @@ def whole(spans: Sequence[ReadableSpan]) -> dict[int, ReadableSpan]:
         if span.parent is None:
             continue
         assert span.parent.span_id in by_id, f"{span.name} lies below nothing"
+        if span.instrumentation_scope is None or span.instrumentation_scope.name != SCOPE:
+            continue  # by another clock
         above = by_id[span.parent.span_id]
         assert (above.start_time or 0) <= (span.start_time or 0), (above.name, span.name)
         assert (span.end_time or 0) <= (above.end_time or 0), (above.name, span.name)

@@ -28,7 +28,7 @@ from perdure.errors import (
     RunEnded,
     ShapeMismatch,
 )
-from perdure.journal import Past, history, load
+from perdure.journal import Past, load, retold
 from perdure.recovery.verdicts import may_restart
 from perdure.runtime import approvals, decisions, requests, senders
 from perdure.runtime.drive import Host
@@ -276,8 +276,10 @@ class Desk:
 
     async def _closed(self, past: Past, approval_id: str) -> ApprovalRecord:
         """A request that the open step knows no more, as it stood last. Raises if it was still open."""
-        record, last = RunRecord(), None
-        for event in await history(self.store, past.row.run_id):
+        told = await retold(self.store, past.row.run_id)
+        record = told.base
+        last = decisions.find(record, approval_id) or requests.asked_before(told, approval_id)
+        for event in told.later:
             record = fold(record, event, codec.decode)
             last = decisions.find(record, approval_id) or last
         if last is None:
@@ -348,9 +350,10 @@ class Desk:
             if refused is not None:
                 raise refused
             return
-        for event in await history(self.store, past.row.run_id, past.record.seq):
+        for event in (await retold(self.store, past.row.run_id)).events:
             if (
-                isinstance(event.body, e.ApprovalGranted | e.ApprovalDenied)
+                event.seq > past.record.seq
+                and isinstance(event.body, e.ApprovalGranted | e.ApprovalDenied)
                 and event.body.message == position
                 and event.body.id == decision.id
             ):

@@ -35,7 +35,7 @@ from perdure.clock import SECOND, SYSTEM, Clock
 from perdure.codec.secret import Resolver
 from perdure.desk import Desk
 from perdure.errors import BadRunId, NotServed, OtherGoal, at_store
-from perdure.journal import follow, goal_of, load
+from perdure.journal import Keep, follow, goal_of, load
 from perdure.runtime import questions, requests
 from perdure.runtime.birth import Circumstances, new_run, principal_bytes, started, trace_of
 from perdure.runtime.boundary import reached
@@ -54,6 +54,7 @@ from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
 from perdure.store.protocol import NEVER, Claim, Claimed, RunRow, Store
+from perdure.timeline.compaction import Compacted, compacted
 from perdure.timeline.moment import moment_of
 from perdure.timeline.replayed import Replayed, Replays
 from perdure.timeline.replays import Choice, replay, replay_all
@@ -350,7 +351,8 @@ class Runtime(Desk):
     def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Event]:
         """Each durable event with seq > `after`, in order and without a gap, as it comes; ends with the run.
 
-        Whoever drives it, in whatever process. Raises NoSuchRun, RunGone, BadPoint, Damaged.
+        Whoever drives it, in whatever process; a compacted run begins with the first event that is left.
+        Raises NoSuchRun, RunGone, BadPoint, EventsPruned, Damaged.
         """
         return follow(self.store, run_id, after)
 
@@ -367,9 +369,19 @@ class Runtime(Desk):
     async def state_at(self, run_id: str, seq: int | None = None) -> Any:
         """The run's committed state when event `seq` had been written, as plain data; None is now.
 
-        Raises BadPoint, Damaged, NoSuchRun, RunGone.
+        Raises BadPoint, EventsPruned for an event before the run's compaction, Damaged, NoSuchRun, RunGone.
         """
         return (await moment_of(self.host.store, run_id, seq)).state
+
+    async def compact(self, run_id: str, *, upto: int | None = None, keep: Keep = "audit") -> Compacted:
+        """Take the run's events up to `upto` away, in one commit, beside whoever drives it; None: as many as
+        may go.
+
+        What stays: its state, its open step, its acts, approvals and answers. What goes: replies of models,
+        reads, and its states in between. `keep="keys"`, of a run that has ended, keeps of its acts their keys
+        alone. Raises BadPoint, RunOpen, Damaged, NewerFormat, NoSuchRun, RunGone.
+        """
+        return await compacted(self.host.store, run_id, upto=upto, keep=keep)
 
     async def outcome(self, run_id: str) -> Outcome[Any]:
         """What has become of a run, without driving it. Raises NoSuchRun."""

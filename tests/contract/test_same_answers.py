@@ -25,6 +25,7 @@ from perdure.store.protocol import (
     Batch,
     Blob,
     Claim,
+    Compaction,
     Message,
     NewRun,
     Query,
@@ -96,7 +97,7 @@ def sketches(draw: st.DrawFn) -> Sketch:
         draw(st.one_of(st.none(), st.none(), st.none(), moments)),
         tuple(draw(st.lists(messages, max_size=2))),
         release=draw(st.sampled_from((False, False, True))),
-        keep_snapshots=draw(st.booleans()),
+        kept=draw(st.sampled_from((0, 0, 1, 3, 1 << 40))),
     )
     return Sketch(batch, draw(rarely), draw(rarely), draw(rarely.map(abs)), draw(st.integers(0, 2)))
 
@@ -151,6 +152,18 @@ def acted(run_id: str, wrong: bool) -> Verb:
     return verb
 
 
+def compacted(run_id: str, back: int, blobs: tuple[bytes, ...]) -> Verb:
+    """The run's events but the last few go, with these blobs."""
+
+    async def verb(store: Store) -> Any:
+        _, seq = await standing(store, run_id)
+        base = Snapshot(max(seq - back, 0), b"base", b"d")
+        return await store.compact(Compaction(run_id, base, (b"left",), blobs, seq=seq))
+
+    verb.__name__ = f"compact {run_id} but {back}, {blobs}"
+    return verb
+
+
 verbs: st.SearchStrategy[Verb] = st.one_of(
     st.builds(
         lambda run_id, agent, version, n, due_at: call(
@@ -170,11 +183,13 @@ verbs: st.SearchStrategy[Verb] = st.one_of(
     st.builds(lambda run_id, epoch: call("release", run_id, epoch), run_ids, st.integers(0, 3)),
     st.builds(lambda run_id, m: call("deliver", Message(run_id, m, "k", b"data")), run_ids, message_ids),
     run_ids.map(lambda run_id: call("drop", run_id, (run_id.encode(),))),
+    st.builds(compacted, run_ids, st.integers(0, 2), st.sampled_from(((), (b"k1",)))),
 )  # fmt: skip
 
 looks: tuple[Verb, ...] = (
     *(call(name, run_id) for run_id in RUNS for name in ("load", "row", "snapshots", "tombstones", "inbox")),
     *(call("read", run_id, 1, 3) for run_id in RUNS),
+    *(call("snapshot", run_id, upto) for run_id in RUNS for upto in (1, 3, 9)),
     *(call("blob", run_id, key) for run_id in RUNS for key in (b"k1", b"k2")),
     call("due"),
     call("due", Claim("w", 30, {"x": frozenset()})),

@@ -1,8 +1,8 @@
 """Golden stores: a file as the first release writes it is opened, read, written to, and brought up to date.
 
-`store-v1.sqlite` is an SQLite store of version 1, `store-v2.sqlite` one of version 2 (made by `python -m
-tests.golden.test_stores`). When the tables change, they stay, a file of the new version comes beside them,
-and the steps in between are shipped; those after today's version are made up here.
+`store-v1.sqlite` is an SQLite store of version 1, `store-v2.sqlite` one of version 2, and so on (the newest
+is made by `python -m tests.golden.test_stores`). When the tables change, they stay, a file of the new version
+comes beside them, and the steps in between are shipped; those after today's version are made up here.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ async def written(store: Store, stored: list[Stored], every: int) -> None:
     for item in stored[1:]:
         due = bool(every) and item.seq % every == 0
         snapshot = pack_snapshot(records[item.seq - 1], item.digest) if due else None
-        batch = Batch("r", claimed.row.epoch, after, (item,), snapshot=snapshot, keep_snapshots=True)
+        batch = Batch("r", claimed.row.epoch, after, (item,), snapshot=snapshot, kept=1 << 40)
         await store.append(batch)
         after = item.seq
 

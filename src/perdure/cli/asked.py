@@ -71,7 +71,7 @@ async def _audit(options: Options, text: str) -> int:
             acts = audited(left.told())
         else:
             name = (await find(store, text)).run_id
-            acts = audited(await journal.history(store, name))
+            acts = audited((await journal.retold(store, name)).events)
     if options.json:
         from perdure.cli.notice import print_document
         from perdure.timeline.document import act_document

@@ -35,6 +35,7 @@ _CODES: tuple[tuple[int, tuple[type[errors.PerdureError], ...]], ...] = (
             errors.AmbiguousRun,
             errors.NoStore,
             errors.BadPoint,
+            errors.EventsPruned,
             errors.BadPlace,
             errors.UnknownCode,
             errors.NoSuchApproval,

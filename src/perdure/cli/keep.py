@@ -15,6 +15,7 @@ import click
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, there, url_of
 from perdure.errors import CannotWrite, FileThere, PruneRefused, at_store
+from perdure.journal import Keep
 from perdure.state.record import TERMINAL
 from perdure.store import open_store
 from perdure.timeline import bundle as bundles
@@ -145,7 +146,7 @@ def prune(
     statuses: tuple[str, ...],
     agent: str | None,
     newest: int,
-    keep: pruning.Keep,
+    keep: Keep,
     *,
     dry_run: bool,
     yes: bool,
@@ -166,7 +167,7 @@ def prune(
 async def _prune(
     options: Options,
     chosen: tuple[str, ...] | pruning.Rule,
-    keep: pruning.Keep,
+    keep: Keep,
     *,
     dry_run: bool,
     yes: bool,

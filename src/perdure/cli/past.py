@@ -43,13 +43,17 @@ def state(options: Options, run: str, place: str, *, history: bool, whole: bool)
 
 
 async def _state(options: Options, text: str, place_text: str, *, history: bool, whole: bool) -> int:
+    from perdure import journal
+
     name, seq = point(text)
     place = parsed(place_text)
     async with there(options) as store:
         row = await find(store, name)
         there_then = await moment_of(store, row.run_id, seq)
         if history:
-            set_by = origins(await _events(store, there_then), place)
+            told = await journal.retold(store, row.run_id)
+            later = [event for event in told.later if event.seq <= there_then.seq]
+            set_by = origins(later, place, told.base)
             _print_origins(options, there_then, place, set_by)
             return 0
     value = found_at(there_then.state, place)
@@ -73,8 +77,8 @@ async def _state(options: Options, text: str, place_text: str, *, history: bool,
 async def _events(store: Store, then: Moment) -> list[Any]:
     from perdure import journal
 
-    history = await journal.history(store, then.row.run_id)
-    return [event for event in history if event.seq <= then.seq]
+    told = await journal.retold(store, then.row.run_id)
+    return [event for event in told.events if event.seq <= then.seq]
 
 
 def _heading(then: Moment) -> str:

@@ -33,7 +33,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "retire",
         "budget",
     ),
-    "Keep": ("export", "import", "prune"),
+    "Keep": ("export", "import", "prune", "compact"),
     "Care": ("preflight", "replay", "migrate", "verify", "doctor", "explain"),
     "Learn": ("lab",),
 }
@@ -55,6 +55,7 @@ _HOMES = {
     "export": "keep",
     "import": "keep",
     "prune": "keep",
+    "compact": "compact",
     "verify": "care",
     "doctor": "care",
     "explain": "care",

@@ -140,10 +140,10 @@ async def _show(options: Options, text: str, *, events: bool, whole: bool) -> in
     name, seq = point(text)
     async with there(options) as store:
         row = await find(store, name)
-        history = await journal.history(store, row.run_id)
+        history = (await journal.retold(store, row.run_id)).events
         past = await journal.load(store, row.run_id)
         now, children = store.now(), await _children(store, past.record)
-    if seq is not None and not any(event.seq == seq for event in history):
+    if seq is not None and not 1 <= seq <= past.record.seq:
         raise BadPoint(f"run {row.run_id} has the events 1 to {row.seq}, and no event {seq}")
     kept = [event for event in history if seq is None or event.seq <= seq]
     shown = lines(kept)

@@ -50,7 +50,7 @@ class ImportConflict(FaceError):
 
 
 class PruneRefused(FaceError):
-    """`perdure prune` deletes for good, and was not told to: nobody could be asked."""
+    """`perdure prune` and `compact` delete for good, and were not told to: nobody could be asked."""
 
     code = "U713"
     default_remedy = "look first with --dry-run, then repeat the command with --yes"

@@ -220,3 +220,14 @@ class ConnectionLost(StoreError):
     code = "S124"
     default_safe = "What was acknowledged before is safe. This write is not there unless the message says so."
     default_remedy = "see that the database runs and can be reached; the run is loaded again and carried on"
+
+
+class EventsPruned(StoreError):
+    """This part of a run's past was taken away by compaction.
+
+    What came of it is kept: the state after it, the acts and the approvals.
+    """
+
+    code = "S125"
+    default_safe = "Nothing was changed; the run goes on, and its acts and approvals are kept."
+    default_remedy = "ask for a later point; a backup from before the compaction has the earlier ones"

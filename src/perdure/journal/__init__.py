@@ -8,14 +8,20 @@ only when everything appended before it is durable), law 5 (a snapshot is used o
 (nothing is served whose chain does not verify).
 """
 
+from perdure.journal.abridged import Keep, accounted, keys_of
+from perdure.journal.argument import resolve
+from perdure.journal.compaction import Cut, cut
 from perdure.journal.follow import follow
 from perdure.journal.heard import Heard
 from perdure.journal.live import Durability, Fences, Journal, Receipt
 from perdure.journal.outlast import outlast
 from perdure.journal.outline import outline
 from perdure.journal.past import (
+    Beginning,
     Past,
+    Retold,
     Verification,
+    beginning,
     gathered,
     goal_of,
     history,
@@ -23,30 +29,41 @@ from perdure.journal.past import (
     read_all,
     record_at,
     restore,
+    retold,
     verify,
 )
 from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot, unpack_snapshot
 
 __all__ = [
+    "Beginning",
+    "Cut",
     "Durability",
     "Fences",
     "Heard",
     "Journal",
+    "Keep",
     "Past",
     "Receipt",
+    "Retold",
     "SnapshotPolicy",
     "Verification",
+    "accounted",
+    "beginning",
+    "cut",
     "follow",
     "gathered",
     "goal_of",
     "history",
+    "keys_of",
     "load",
     "outlast",
     "outline",
     "pack_snapshot",
     "read_all",
     "record_at",
+    "resolve",
     "restore",
+    "retold",
     "unpack_snapshot",
     "verify",
 ]

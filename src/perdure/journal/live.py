@@ -18,7 +18,7 @@ from perdure.journal.kinds import ENDS_ACT, VITAL, is_progress
 from perdure.journal.outlast import outlast
 from perdure.journal.outline import BLOB_BYTES, legible, outline
 from perdure.journal.past import Past
-from perdure.journal.snapshots import SnapshotPolicy, pack_snapshot
+from perdure.journal.snapshots import EVENT_BYTES, KEPT, SnapshotPolicy, pack_snapshot
 from perdure.journal.wall import behind_wall
 from perdure.state import events as e
 from perdure.state.fold import fold
@@ -92,6 +92,8 @@ class Journal:
         self._snapshot_step = past.snapshot_step
         self._snapshot_bytes = past.snapshot_bytes
         self._tail_bytes = past.tail_bytes
+        self._kept = past.older_seq
+        self._kept_tail = (past.snapshot_seq - past.older_seq) * EVENT_BYTES  # not known: a guess
         self._running = past.row.status == "running" and not past.row.due_at
         self._suspect = past.row.claims > 1
         self._moved = False
@@ -560,9 +562,13 @@ class Journal:
             self._timer.cancel()
             self._timer = None
         snapshot = pack_snapshot(self.record, self._digest)
+        if KEPT.due(0, self._snapshot_seq - self._kept, self._kept_tail, self._snapshot_bytes):
+            self._kept, self._kept_tail = self._snapshot_seq, 0
+        self._kept_tail += self._tail_bytes
         self._snapshot_step, self._snapshot_seq = self.record.step, snapshot.seq
         self._snapshot_bytes, self._tail_bytes = len(snapshot.data), 0
-        self._send(Batch(self.run_id, self.epoch, self._sent, snapshot=snapshot, **self._take()))
+        kept = self._kept
+        self._send(Batch(self.run_id, self.epoch, self._sent, snapshot=snapshot, kept=kept, **self._take()))
 
     async def close(self, change: RowChange, *bodies: e.AnyBody, outbox: Sequence[Message] = ()) -> None:
         """Append the last facts, change the run's row and give the lease back, in one durable commit."""

@@ -81,8 +81,8 @@ def map_texts(node: Any, change: Callable[[str], str]) -> Any:
     return node
 
 
-async def blobs_of(body: e.AnyBody, store: Store, run_id: str) -> list[Blob]:
-    """The large values whose addresses stand in the body, each once. Raises Damaged."""
+def addresses(body: e.AnyBody) -> tuple[bytes, ...]:
+    """The digests of the large values whose addresses stand in the body, each once."""
     found: dict[bytes, None] = {}
 
     def collect(value: bytes) -> bytes:
@@ -91,7 +91,12 @@ async def blobs_of(body: e.AnyBody, store: Store, run_id: str) -> list[Blob]:
         return value
 
     _change_values(body, collect)
-    blobs = [Blob(digest, await store.blob(run_id, digest)) for digest in found]
+    return tuple(found)
+
+
+async def blobs_of(body: e.AnyBody, store: Store, run_id: str) -> list[Blob]:
+    """The large values whose addresses stand in the body, each once. Raises Damaged."""
+    blobs = [Blob(digest, await store.blob(run_id, digest)) for digest in addresses(body)]
     if any(codec.digest(blob.data) != blob.digest for blob in blobs):
         raise Damaged(f"a large value of run {run_id} does not match its digest", run_id=run_id)
     return blobs

@@ -26,10 +26,10 @@ from perdure.errors import (
     ShapeMismatch,
     StateNewer,
 )
+from perdure.journal import resolve
 from perdure.recovery.deploys import DeployPolicy, RunKey
 from perdure.recovery.manifest import Difference, compare
 from perdure.recovery.migrations import Migrated
-from perdure.runtime.drive import resolve
 from perdure.runtime.manifest import carrier_of, key_of, manifest_bytes, manifest_of, read_manifest
 from perdure.runtime.migrating import migrated
 from perdure.runtime.scribe import Scribe

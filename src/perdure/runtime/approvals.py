@@ -28,12 +28,11 @@ from perdure.errors import (
     NotStorable,
     ShapeMismatch,
 )
-from perdure.journal import Fences
+from perdure.journal import Fences, resolve
 from perdure.runtime import premises
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.decisions import ANYONE, FUNCTION, ROLE, approval_id
-from perdure.runtime.drive import resolve
 from perdure.runtime.execution import Execution
 from perdure.runtime.head import head_of
 from perdure.runtime.requests import request_of

@@ -14,12 +14,11 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
 
-from perdure import codec
 from perdure.agent import Agent, Principal, Providers
 from perdure.clock import Clock
 from perdure.codec.secret import Resolver
 from perdure.errors import LeaseLost
-from perdure.journal import Journal, history
+from perdure.journal import Journal, resolve, retold
 from perdure.journal.outlast import outlast
 from perdure.runtime.boundary import reached
 from perdure.runtime.chunks import Chunks, Voice
@@ -134,7 +133,7 @@ class Drive(Struct, eq=False):
         """A late result of an earlier step, whose act was made again: only the history knows it."""
         if receipt.outcome != "done" or receipt.path in self.record.calls:
             return None
-        name = made_again(await history(self.host.store, self.run_id), receipt)
+        name = made_again((await retold(self.host.store, self.run_id)).events, receipt)
         return None if name is None else conflict(self.run_id, receipt, name, "it was made again")
 
     async def lease_outlasts(self, seconds: float) -> None:
@@ -149,19 +148,3 @@ class Drive(Struct, eq=False):
         """A recorded call's arguments as plain data."""
         values = recorded_values(self.record)
         return {name: resolve(self.record.state, value, values) for name, value in call.args}
-
-
-def resolve(state: Any, argument: e.Argument, values: dict[int, bytes]) -> Any:
-    """What a recorded argument stands for, as plain data. `state` is the run's committed state."""
-    match argument:
-        case e.Ref():
-            return codec.decode(values[argument.seq][argument.start : argument.start + argument.length])
-        case e.StateList():
-            place = state
-            for key in argument.path:
-                place = place[codec.decode(key.data) if isinstance(key, e.OddKey) else key]
-            return [*place[: argument.count], *(resolve(state, item, values) for item in argument.extra)]
-        case e.Omitted():
-            return f"({argument.size} bytes, not kept)"
-        case _:
-            return codec.decode(argument)

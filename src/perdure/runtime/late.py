@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from perdure import codec
 from perdure.errors import RunGone, StoreError
-from perdure.journal import Receipt, history
+from perdure.journal import Receipt, retold
 from perdure.runtime.messages import Late, made_again
 from perdure.store.protocol import Message, Store
 
@@ -50,6 +50,7 @@ async def _send(store: Store, message: Message, late: Late) -> None:
         return
     row = await store.row(run_id)
     if row.terminal:
-        again = made_again(await history(store, run_id), late.receipt) if late.outcome == "done" else None
+        events = (await retold(store, run_id)).events if late.outcome == "done" else ()
+        again = made_again(events, late.receipt)
         but = "" if again is None else ", and it was made again: it may have happened twice"
         log.error("run %s had ended as %s before it was told that %s%s", run_id, row.status, late.words, but)

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.errors import Diverged, PerdureError
+from perdure.journal import resolve
 from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, records
 from perdure.runtime.difference import Sides, differences, shown, told
-from perdure.runtime.drive import Drive, resolve
+from perdure.runtime.drive import Drive
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
 from perdure.state.record import CallRecord, WaitRecord

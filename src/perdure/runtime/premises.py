@@ -20,7 +20,7 @@ from perdure.agent import Call, Premise, Tool
 from perdure.agent.recovery import called
 from perdure.clock import SECOND
 from perdure.errors import NotStorable, PremiseChanged, PremiseUnread, ShapeMismatch
-from perdure.journal import history
+from perdure.journal import retold
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.execution import Execution
@@ -229,7 +229,7 @@ async def _from_the_past(wanted: Wanted, key: str) -> bytes | None:
     if not facts.forgotten:
         return None
     await drive.journal.barrier()
-    read = (event.body for event in reversed(await history(drive.host.store, drive.run_id)))
+    read = (event.body for event in reversed((await retold(drive.host.store, drive.run_id)).events))
     return next(
         (b.value for b in read if isinstance(b, e.FactRead) and fact_key(b.head.name, b.head.digest) == key),
         None,

@@ -10,11 +10,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure import codec
 from perdure.agent import ApprovalRequest
 from perdure.clock import SECOND
-from perdure.runtime.drive import resolve
-from perdure.state.fold import recorded_values
+from perdure.journal import Retold, resolve
+from perdure.runtime import decisions
+from perdure.state import events as e
+from perdure.state.fold import fold, recorded_values
 from perdure.state.record import ApprovalRecord, RunRecord
 
 
@@ -67,3 +71,27 @@ def _pending(record: RunRecord) -> Iterator[ApprovalRecord]:
     """The requests that nobody has decided yet, oldest first."""
     pending = [asked for asked in record.approvals.values() if asked.standing == "pending"]
     return iter(sorted(pending, key=lambda one: one.seq))
+
+
+_OF_REQUESTS = (
+    e.ApprovalRequested
+    | e.ApprovalGranted
+    | e.ApprovalDenied
+    | e.ApprovalExpired
+    | e.ApprovalVoided
+    | e.ApprovalUsed
+)
+
+
+def asked_before(told: Retold, approval_id: str) -> ApprovalRecord | None:
+    """A request of a step whose events were compacted, as it stood last."""
+    record, seq = RunRecord(), 0
+    for event in told.events:
+        body = event.body
+        if event.seq > told.base.seq:
+            break
+        if isinstance(body, _OF_REQUESTS) and body.id == approval_id:
+            seq = seq or event.seq
+            record = fold(record, replace(event, seq=record.seq + 1), codec.decode)
+    asked = decisions.find(record, approval_id)
+    return None if asked is None else replace(asked, seq=seq)

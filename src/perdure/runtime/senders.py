@@ -27,7 +27,7 @@ from perdure.errors import (
     SignalUnfit,
     WaitError,
 )
-from perdure.journal import Past, history, load
+from perdure.journal import Past, load, retold
 from perdure.runtime.boundary import reached
 from perdure.runtime.questions import ANSWER, SIGNAL, open_waits, terms_of
 from perdure.state import events as e
@@ -145,7 +145,7 @@ def _meant(past: Past, question: str | None) -> tuple[WaitRecord | None, WaitErr
 
 async def _answered_before(store: Store, run_id: str, path: str) -> WaitError | None:
     """Whether the question was asked and answered in a step that is over."""
-    for event in await history(store, run_id):
+    for event in (await retold(store, run_id)).events:
         if isinstance(event.body, e.WaitClosed) and event.body.path == path and event.body.how == "answer":
             return _answered(run_id, path, event.body.by)
     return None
@@ -241,7 +241,7 @@ async def _came(store: Store, sending: Sending) -> dict[str, Any] | None:
         if item.id == f"{sending.prefix}{sending.id}":
             told: dict[str, Any] = codec.decode(item.data)
             return told
-    for event in await history(store, sending.run_id):
+    for event in (await retold(store, sending.run_id)).events:
         match event.body:
             case e.SignalReceived(id=sending.id, name=name, value=value) if sending.kind == "signal":
                 return {"name": name, "value": value}

@@ -1,7 +1,7 @@
 """Undoing what a cancelled run has done: newest first, each undo an ordinary durable call of its own.
 
 It begins when the children are over and every open call has a verdict. What is owed is read from the whole
-history once, and planned in one event; from then on the record alone says how far it has come, and the
+retold once, and planned in one event; from then on the record alone says how far it has come, and the
 history is read again only for the arguments of an undo that is still to be made. An undo passes no guard:
 neither an approval, a premise, the agent's `authorize` nor an exhausted budget can keep back what takes
 something back. Laws 1 to 4 hold for it as for any call.
@@ -16,10 +16,10 @@ from msgspec import Struct
 from perdure import codec
 from perdure.agent import RESULT, Agent, Tool
 from perdure.errors import BadArguments, EffectRefused, NotStorable, PerdureError, ShapeMismatch, Suspend
-from perdure.journal import history
+from perdure.journal import Retold, resolve, retold
 from perdure.runtime import calls, reconcile
 from perdure.runtime.boundary import reached
-from perdure.runtime.drive import Drive, resolve
+from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Execution
 from perdure.runtime.head import check_size
 from perdure.runtime.resolved import undo_of, unknown_hold
@@ -45,8 +45,8 @@ async def plan(drive: Drive) -> None:
     if drive.record.undo is not None:
         return
     await drive.journal.barrier()
-    events = await history(drive.host.store, drive.run_id)
-    owed = planned(events, lambda name: _may_be_undone(drive.agent, name))
+    past = await retold(drive.host.store, drive.run_id)
+    owed = planned(past.events, lambda name: _may_be_undone(drive.agent, name))
     if not owed.acts and not owed.unsure:
         return
     reached("undo.plan")
@@ -124,8 +124,7 @@ class Undos:
     async def _past(self, act: e.Owed) -> Past:
         if not self._pasts:
             left = progress(self._drive.record).left
-            events = await history(self._drive.host.store, self._drive.run_id)
-            self._pasts = pasts(events, left)
+            self._pasts = pasts(await retold(self._drive.host.store, self._drive.run_id), left)
         return self._pasts[act.path]
 
     # -- how it lives
@@ -201,14 +200,30 @@ def _settling(run: str, path: str) -> tuple[str, str]:
     )
 
 
-def pasts(events: list[e.Event], acts: tuple[e.Owed, ...]) -> dict[str, Past]:
+def pasts(past: Retold, acts: tuple[e.Owed, ...]) -> dict[str, Past]:
     """Arguments and results of these acts, as they were when each was settled."""
     found: dict[str, Past] = {}
-    record, at = RunRecord(), 0
+    record, later = past.base, past.later
     for act in sorted(acts, key=lambda act: act.seq):
-        record = fold_all(record, events[at : act.seq], codec.decode)
-        at = act.seq
+        if act.seq <= past.base.seq:
+            found[act.path] = _kept(past, act)
+            continue
+        record = fold_all(record, later[record.seq - past.base.seq : act.seq - past.base.seq], codec.decode)
         call, values = record.calls[act.path], recorded_values(record)
         args = {name: resolve(record.state, value, values) for name, value in call.args}
         found[act.path] = Past(args, codec.decode(call.value))
     return found
+
+
+def _kept(past: Retold, act: e.Owed) -> Past:
+    """The same of an act whose events were compacted: what is kept of it has no references in it."""
+    head, value = e.CallHead("", "irreversible", (), b""), b""
+    for event in past.events:
+        body = event.body
+        if event.seq > act.seq:
+            break
+        if isinstance(body, e.CallIntended | e.CallSettled) and body.path == act.path:
+            head = body.head or head
+        if isinstance(body, e.CallSettled | e.CallReconciled | e.CallLate) and body.path == act.path:
+            value = body.value or value
+    return Past({name: resolve(None, argument, {}) for name, argument in head.args}, codec.decode(value))

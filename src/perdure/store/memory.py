@@ -21,6 +21,7 @@ from perdure.store.protocol import (
     Batch,
     Claim,
     Claimed,
+    Compaction,
     Delivered,
     Inbound,
     Loaded,
@@ -37,6 +38,7 @@ from perdure.store.standing import (
     VALUE_BYTES,
     Standing,
     check_batch,
+    check_compaction,
     check_message,
     check_run,
     check_size,
@@ -60,11 +62,17 @@ class _Run(Struct, eq=False):
     blobs: dict[bytes, bytes] = {}
     waiting: dict[int, Inbound] = {}
     known: dict[str, int] = {}  # message id -> position
+    left: list[bytes] = []
 
 
 def _bytes_of(run: _Run) -> int:
     events, snapshots = (sum(len(item.data) for item in items) for items in (run.events, run.snapshots))
     return events + snapshots + sum(map(len, run.blobs.values()))
+
+
+def _after(run: _Run, seq: int) -> tuple[Stored, ...]:
+    """The events with higher numbers; whatever lies there, where a test has done harm."""
+    return tuple(run.events[max(seq - run.standing.floor, 0) :])
 
 
 class MemoryStore(Store):
@@ -109,6 +117,9 @@ class MemoryStore(Store):
             return found.standing.row(self.now()), False
         made = _Run(new_standing(run, self.now()), list(run.events))
         made.blobs.update((blob.digest, blob.data) for blob in run.blobs)
+        if run.base is not None:
+            made.snapshots.append(run.base)
+            made.left.extend(run.left)
         self._runs[run.run_id] = made
         self._wrote()
         return made.standing.row(self.now()), True
@@ -168,8 +179,8 @@ class MemoryStore(Store):
         for blob in batch.blobs:
             run.blobs.setdefault(blob.digest, blob.data)
         if batch.snapshot is not None:
-            older = run.snapshots if batch.keep_snapshots else []
-            run.snapshots = [kept for kept in older if kept.seq != batch.snapshot.seq]
+            stay, new = max(batch.kept, run.standing.floor), batch.snapshot.seq
+            run.snapshots = [kept for kept in run.snapshots if kept.seq <= stay and kept.seq != new]
             run.snapshots.append(batch.snapshot)
             run.snapshots.sort(key=lambda kept: kept.seq)
         for position in batch.taken:
@@ -259,14 +270,27 @@ class MemoryStore(Store):
         self._gone.setdefault(run_id, []).extend(tombstones)
         self._wrote()
 
+    async def compact(self, compaction: Compaction) -> None:
+        self._check_open()
+        check_compaction(compaction, self.value_bytes)
+        run, base = self._find(compaction.run_id), compaction.base
+        run.standing.compact(compaction)
+        run.events = [event for event in run.events if event.seq > base.seq]
+        run.snapshots = [base, *(kept for kept in run.snapshots if kept.seq > base.seq)]
+        run.left = list(compaction.left)
+        for digest in compaction.blobs:
+            run.blobs.pop(digest, None)
+        self._wrote()
+
     # -- reading
 
     async def load(self, run_id: str) -> Loaded:
         self._check_open()
         run = self._find(run_id)
         snapshot = run.snapshots[-1] if run.snapshots else None
-        events = tuple(run.events[snapshot.seq if snapshot else 0 :])
-        return Loaded(run.standing.row(self.now()), snapshot, events, tuple(run.waiting.values()))
+        events = _after(run, snapshot.seq if snapshot else 0)
+        older = run.snapshots[-2].seq if len(run.snapshots) > 1 else 0
+        return Loaded(run.standing.row(self.now()), snapshot, events, tuple(run.waiting.values()), older)
 
     async def row(self, run_id: str) -> RunRow:
         self._check_open()
@@ -274,11 +298,16 @@ class MemoryStore(Store):
 
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> tuple[Stored, ...]:
         self._check_open()
-        return tuple(self._find(run_id).events[after : after + limit])
+        return _after(self._find(run_id), after)[:limit]
 
     async def snapshots(self, run_id: str) -> tuple[Snapshot, ...]:
         self._check_open()
         return tuple(self._find(run_id).snapshots)
+
+    async def snapshot(self, run_id: str, upto: int) -> Snapshot | None:
+        self._check_open()
+        kept = [one for one in self._find(run_id).snapshots if one.seq <= upto]
+        return kept[-1] if kept else None
 
     async def blob(self, run_id: str, digest: bytes) -> bytes:
         self._check_open()
@@ -293,7 +322,8 @@ class MemoryStore(Store):
 
     async def tombstones(self, run_id: str) -> tuple[bytes, ...]:
         self._check_open()
-        return tuple(self._gone.get(run_id, ()))
+        run = self._runs.get(run_id)
+        return tuple(run.left if run is not None else self._gone.get(run_id, ()))
 
     async def sizes(self, run_ids: Sequence[str]) -> Mapping[str, int]:
         self._check_open()

@@ -129,7 +129,8 @@ class NewRun(msgspec.Struct, frozen=True):
     """The first append of a run.
 
     One that was lived elsewhere comes with all its events, the `epoch` that its last owner had, `terminal` if
-    it has ended, and `asks` if it needs people.
+    it has ended, and `asks` if it needs people. One that was compacted there comes with the snapshot that it
+    begins with, the events after it, and what was left behind.
     """
 
     run_id: str
@@ -145,6 +146,13 @@ class NewRun(msgspec.Struct, frozen=True):
     terminal: bool = False
     asks: bool = False
     placement: Placement = Placement()
+    base: Snapshot | None = None
+    left: tuple[bytes, ...] = ()
+
+    @property
+    def floor(self) -> int:
+        """The last event that is not among them."""
+        return 0 if self.base is None else self.base.seq
 
 
 class RunRow(msgspec.Struct, frozen=True):
@@ -156,7 +164,8 @@ class RunRow(msgspec.Struct, frozen=True):
     has it any more (None when nobody has lost it since the last claim); `died` tells that its process is
     known to be dead. `seq` is the last event, `inbox` the position of the last message, `pending` how many
     were not taken yet. `updated_at` is when the row itself last changed; an append that changes nothing in
-    the row leaves it.
+    the row leaves it. `floor` is the last event that compaction took away (0: none); the snapshot at `floor`
+    is what the run begins with.
     """
 
     run_id: str
@@ -180,15 +189,20 @@ class RunRow(msgspec.Struct, frozen=True):
     died: bool = False
     asks: bool = False
     placement: Placement = Placement()
+    floor: int = 0
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """A run in one read: its row, newest snapshot, the events after it, and the messages not taken yet."""
+    """A run in one read: its row, newest snapshot, the events after it, and the messages not taken yet.
+
+    `older` is the event of the snapshot before the newest that was kept; 0: there is none.
+    """
 
     row: RunRow
     snapshot: Snapshot | None
     events: tuple[Stored, ...]
     inbox: tuple[Inbound, ...]
+    older: int = 0
 
 
 class Tx(Protocol):
@@ -223,7 +237,7 @@ class Batch(msgspec.Struct, frozen=True):
     `Tx` and returns the events to add; if it raises, the whole batch is rolled back and the error goes to the
     caller. It is called in a thread of the store's, at most once, and not at all if a fence fails.
 
-    `keep_snapshots` leaves older snapshots beside a new one; else only the newest is kept. `release` gives
+    `kept` leaves the older snapshots up to this event beside a new one; the others go. `release` gives
     the lease back. `reserve` allows the batch to use the room that is kept for a full disk: for receipts,
     verdicts and ends, not for intents. `urgent`: its run can do nothing before it is durable; a store may
     write it before `append` returns, if nobody else is kept waiting by that.
@@ -243,7 +257,7 @@ class Batch(msgspec.Struct, frozen=True):
     act: Callable[[Tx], Sequence[Stored]] | None = None
     act_seconds: float = 1.0
     release: bool = False
-    keep_snapshots: bool = False
+    kept: int = 0
     reserve: bool = False
     urgent: bool = False
 
@@ -257,6 +271,21 @@ class Appended(msgspec.Struct, frozen=True):
     seq: int
     at: int
     undelivered: tuple[str, ...] = ()
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """The end of a run's early past, in one transaction: its events up to `base.seq`, the snapshots before it
+    and the blobs named in `blobs` go; `base` stays as what the run begins with, and `left`, opaque, in the
+    place of what an earlier compaction left.
+
+    `seq`: what the run's last event must be, if given: nothing new refers to those blobs then.
+    """
+
+    run_id: str
+    base: Snapshot
+    left: tuple[bytes, ...] = ()
+    blobs: tuple[bytes, ...] = ()
+    seq: int | None = None
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -385,6 +414,10 @@ class Store(Protocol):
         """The kept snapshots, oldest first."""
         ...
 
+    async def snapshot(self, run_id: str, upto: int) -> Snapshot | None:
+        """The newest snapshot at or before this event. Raises NoSuchRun, RunGone."""
+        ...
+
     async def blob(self, run_id: str, digest: bytes) -> bytes:
         """A blob's bytes. Raises Damaged if it is missing."""
         ...
@@ -451,12 +484,21 @@ class Store(Protocol):
     async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
         """Remove a terminal run and leave its id and these opaque tombstones behind, in one transaction.
 
-        A run that is still open is refused (RunOpen). Removing it twice is once; tombstones add up.
+        A run that is still open is refused (RunOpen). Removing it twice is once; tombstones add up, but what
+        a compaction left goes with the run.
+        """
+        ...
+
+    async def compact(self, compaction: Compaction) -> None:
+        """Take a run's early past away, in one transaction, whoever drives it.
+
+        Refused with SeqConflict, whole, if the run begins later already, ends before `base`, or does not end
+        at `seq`. Raises NoSuchRun, RunGone.
         """
         ...
 
     async def tombstones(self, run_id: str) -> tuple[bytes, ...]:
-        """What `drop` left behind for this id; empty if the run was never dropped."""
+        """What `drop` left behind for this id, else what the last `compact` did."""
         ...
 
     async def sizes(self, run_ids: Sequence[str]) -> Mapping[str, int]:

@@ -28,6 +28,7 @@ from perdure.store.protocol import (
     Batch,
     Claim,
     Claimed,
+    Compaction,
     Message,
     NewRun,
     Placement,
@@ -76,6 +77,7 @@ class Standing(msgspec.Struct):
     limit_key: str = ""
     key_limit: int = 1
     parked_at: int = 0
+    floor: int = 0
 
     def refusal(self, batch: Batch, now: int) -> StoreError | None:
         """Why a batch may not be written now, if so."""
@@ -99,6 +101,17 @@ class Standing(msgspec.Struct):
             what = f"a write to {name} was allowed until {batch.not_after}, it is {now}"
             return Expired(what, run_id=self.run_id, not_after=batch.not_after, now=now)
         return None
+
+    def compact(self, compaction: Compaction) -> None:
+        """Let the run begin with a snapshot. Raises SeqConflict."""
+        name, base = f"run {self.run_id}", compaction.base.seq
+        if not max(self.floor, 1) <= base <= self.seq:
+            what = f"{name} has the events after {self.floor} to {self.seq}, and cannot begin after {base}"
+            raise SeqConflict(what, run_id=self.run_id, floor=self.floor, seq=self.seq)
+        if compaction.seq not in (None, self.seq):
+            what = f"{name} ends at event {self.seq}, its compaction expected {compaction.seq}"
+            raise SeqConflict(what, run_id=self.run_id, seq=self.seq, expected=compaction.seq)
+        self.floor = base
 
     def change(self, row: RowChange | None, *, release: bool, now: int) -> bool:
         """Apply what an append says of the row; True if anything in it changed."""
@@ -186,6 +199,7 @@ class Standing(msgspec.Struct):
             died=self.died,
             asks=self.asks and not self.terminal,
             placement=self.placement,
+            floor=self.floor,
         )
 
     @property
@@ -228,13 +242,14 @@ def new_standing(run: NewRun, now: int) -> Standing:
         updated_at=now,
         terminal=run.terminal,
         epoch=run.epoch,
-        seq=len(run.events),
+        seq=run.floor + len(run.events),
         asks=run.asks,
         queue=run.placement.queue,
         tags=" ".join(run.placement.tags),
         priority=run.placement.priority,
         limit_key=run.placement.limit_key,
         key_limit=run.placement.key_limit,
+        floor=run.floor,
     )
 
 
@@ -246,9 +261,11 @@ def check_run(run: NewRun, limit: int = VALUE_BYTES) -> None:
     check_text(run.agent, run.version, run.status, run.parent or "")
     if run.placement != PLAIN:
         _check_placement(run.placement)
-    if not follows(run.events, 0):
+    if not follows(run.events, run.floor):
         raise SeqConflict(f"the first events of run {name} are not numbered 1, 2, 3 …", run_id=name)
     check_size(limit, run.info, *(event.data for event in run.events), *(blob.data for blob in run.blobs))
+    if run.base is not None:
+        check_size(limit, run.base.data, *run.left)
 
 
 def _check_placement(placement: Placement) -> None:
@@ -271,6 +288,11 @@ def check_batch(batch: Batch, limit: int = VALUE_BYTES) -> None:
         check_size(limit, batch.row.info or b"")
     for message in batch.outbox:
         check_message(message, limit)
+
+
+def check_compaction(compaction: Compaction, limit: int = VALUE_BYTES) -> None:
+    """Refuse a compaction with too large a value. Raises TooLarge."""
+    check_size(limit, compaction.base.data, *compaction.left)
 
 
 def check_message(message: Message, limit: int = VALUE_BYTES) -> None:

@@ -21,7 +21,17 @@ from perdure.state import events as e
 from perdure.state.fold import fold
 from perdure.state.record import RunRecord
 from perdure.store.memory import MemoryStore
-from perdure.store.protocol import NEVER, Blob, Inbound, Message, NewRun, RunRow, Store, Stored
+from perdure.store.protocol import (
+    NEVER,
+    Blob,
+    Inbound,
+    Message,
+    NewRun,
+    RunRow,
+    Snapshot,
+    Store,
+    Stored,
+)
 from perdure.timeline.plain import clean
 
 MAGIC = b"perdure run\n"
@@ -35,7 +45,10 @@ DECISIONS = frozenset({"release", "retry"})
 
 
 class Bundle(Struct, frozen=True, array_like=True):
-    """A run as it was exported at `exported_at` (microseconds, its store's clock); the rest as in its row."""
+    """A run as it was exported at `exported_at` (microseconds, its store's clock); the rest as in its row.
+
+    One that was compacted comes with the snapshot that it begins with, and what was kept of earlier events.
+    """
 
     run_id: str
     agent: str
@@ -50,18 +63,30 @@ class Bundle(Struct, frozen=True, array_like=True):
     events: tuple[Stored, ...]
     blobs: tuple[Blob, ...]
     inbox: tuple[Inbound, ...]
+    base: Snapshot | None = None
+    left: tuple[bytes, ...] = ()
 
     @property
     def head(self) -> bytes:
         """The chain's digest after the last event: two exports with one head have one past."""
-        return self.events[-1].digest
+        return self.events[-1].digest if self.events or self.base is None else self.base.digest
+
+    @property
+    def last(self) -> int:
+        """The number of the last event."""
+        return len(self.events) + (0 if self.base is None else self.base.seq)
 
 
 async def bundled(store: Store, run_id: str) -> Bundle:
     """The run as it is now, verified. Raises Damaged, NewerFormat, NoSuchRun, RunGone."""
-    loaded = await store.load(run_id)
-    row = loaded.row
-    stored, blobs = await gathered(store, run_id, row.seq)
+    while True:
+        loaded = await store.load(run_id)
+        row = loaded.row
+        stored, blobs = await gathered(store, run_id, row.seq)
+        base = await store.snapshot(run_id, row.floor) if row.floor else None
+        left = await store.tombstones(run_id) if row.floor else ()
+        if (await store.row(run_id)).floor == row.floor:  # else it was compacted meanwhile
+            break
     return Bundle(
         row.run_id,
         row.agent,
@@ -76,6 +101,8 @@ async def bundled(store: Store, run_id: str) -> Bundle:
         tuple(stored),
         tuple(blobs),
         loaded.inbox,
+        base,
+        left,
     )
 
 
@@ -154,7 +181,7 @@ async def _with_its_children(store: Store, bundle: Bundle, record: RunRecord) ->
 async def _checked(bundle: Bundle) -> RunRecord:
     """The folded run; its chain, its large values and its numbers are verified on the way."""
     lent = await shelf(bundle, "bundle:")
-    await gathered(lent, bundle.run_id, len(bundle.events))
+    await gathered(lent, bundle.run_id, bundle.last)
     return (await load(lent, bundle.run_id)).record
 
 
@@ -172,6 +199,8 @@ def _new_run(bundle: Bundle, events: Sequence[Stored], *, due_at: int) -> NewRun
         bundle.epoch,
         bundle.terminal,
         bundle.asks,
+        base=bundle.base,
+        left=bundle.left,
     )
 
 
@@ -192,8 +221,10 @@ def _held(new: NewRun, record: RunRecord, bundle: Bundle, now: int) -> NewRun:
 
 async def _same_past(store: Store, row: RunRow, bundle: Bundle) -> bool:
     """Whether the store's run begins with all of the bundle's events."""
-    last = len(bundle.events)
-    kept = await store.read(row.run_id, last - 1, 1)
+    if bundle.last == row.floor:
+        base = await store.snapshot(row.run_id, row.floor)
+        return base is not None and base.digest == bundle.head
+    kept = await store.read(row.run_id, bundle.last - 1, 1)
     return bool(kept) and kept[0].digest == bundle.head
 
 

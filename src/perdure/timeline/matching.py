@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from perdure.runtime.drive import resolve
+from perdure.journal import resolve
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
 from perdure.state.record import CallRecord, RunRecord, Standing

@@ -42,7 +42,8 @@ class Moment(Struct, frozen=True):
 async def moment_of(store: Store, run_id: str, seq: int | None = None) -> Moment:
     """The run when event `seq` had been written; None is now.
 
-    Raises BadPoint for an event that it has not, Damaged, NewerFormat, NoSuchRun, RunGone.
+    Raises BadPoint for an event that it has not, EventsPruned for one before its compaction, Damaged,
+    NewerFormat, NoSuchRun, RunGone.
     """
     row = await store.row(run_id)
     if seq is not None and not 1 <= seq <= row.seq:
@@ -63,10 +64,16 @@ class Origin(Struct, frozen=True):
     value: Any
 
 
-def origins(events: Iterable[e.Event], place: Place) -> list[Origin]:
-    """Every event that set what lies at a place, in order, of a run's events from its first on."""
-    record, value = RunRecord(), MISSING
+def origins(events: Iterable[e.Event], place: Place, base: RunRecord | None = None) -> list[Origin]:
+    """Every event that set what lies at a place, in order, of a run's events from its first on; or from
+    `base` on, which then counts as the first to set it.
+    """
+    record, value = base or RunRecord(), MISSING
     found = []
+    if base is not None and base.seq:
+        value = value_at(base.state, place)
+        if value is not MISSING:
+            found.append(Origin(base.seq, base.updated_at, base.step, value))
     for event in events:
         record = fold(record, event, codec.decode)
         there = value_at(record.state, place)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from perdure import codec
 from perdure.errors import Damaged, NewerFormat, NoSuchRun, RunGone
-from perdure.journal import history
+from perdure.journal import Keep, accounted, keys_of, retold
 from perdure.state import events as e
 from perdure.state.record import TERMINAL
 from perdure.store.protocol import Query, RunRow, Store
@@ -30,29 +30,6 @@ PAGE = 500
 AT_ONCE = 16
 """Removals under way: few enough that a commit of theirs is short, and no live worker waits long for its
 turn."""
-
-Keep: TypeAlias = Literal["keys", "audit"]
-"""What a removed run leaves behind: the keys of its acts, or also what is needed to account for them."""
-
-_ALWAYS: tuple[type, ...] = (
-    e.ApprovalRequested,
-    e.ApprovalGranted,
-    e.ApprovalDenied,
-    e.ApprovalExpired,
-    e.ApprovalVoided,
-    e.ApprovalUsed,
-    e.CancelRequested,
-    e.RunHeld,
-    e.RunReleased,
-    e.RunFinished,
-)
-_OF_ACTS: tuple[type, ...] = (
-    e.CallIntended,
-    e.CallSettled,
-    e.CallUnknown,
-    e.CallReconciled,
-    e.CallLate,
-)
 
 
 class Rule(Struct, frozen=True):
@@ -205,7 +182,8 @@ async def prune(
 
 
 async def _tombstones(store: Store, row: RunRow, keep: Keep) -> list[bytes]:
-    events = await history(store, row.run_id)
+    told = await retold(store, row.run_id)
+    events = told.events
     epitaph = Epitaph(
         row.agent,
         row.version,
@@ -213,42 +191,11 @@ async def _tombstones(store: Store, row: RunRow, keep: Keep) -> list[bytes]:
         events[0].at,
         events[-1].at,
         store.now(),
-        _keys(events),
-        tuple(map(codec.pack, _accounted(events))) if keep == "audit" else (),
+        tuple(dict.fromkeys((*told.keys, *keys_of(events)))),
+        tuple(map(codec.pack, accounted(events))) if keep == "audit" else (),
     )
     late = [message.data for message in await store.inbox(row.run_id) if message.kind == "late"]
     return [codec.pack(epitaph), *late]
-
-
-def _accounted(events: Sequence[e.Event]) -> Iterator[e.Event]:
-    """What is needed to say what was done outside, and who permitted it; neither reads nor states."""
-    bodies = [event.body for event in events]
-    acts = {
-        body.path
-        for body in bodies
-        if isinstance(body, e.CallIntended | e.CallSettled)
-        and body.head is not None
-        and body.head.effect != "read"
-    }
-    acts |= {body.path for body in bodies if isinstance(body, e.ApprovalRequested)}
-    for event in events:
-        match event.body:
-            case e.StepCommitted(number=number):
-                yield e.Event(event.seq, event.at, event.epoch, e.StepCommitted(number))
-            case body if isinstance(body, _ALWAYS):
-                yield event
-            case body if isinstance(body, _OF_ACTS) and getattr(body, "path", "") in acts:
-                yield event
-
-
-def _keys(events: Iterable[e.Event]) -> tuple[str, ...]:
-    """The keys under which the run acted, each once, in order."""
-    found: dict[str, None] = {}
-    for event in events:
-        body = event.body
-        if isinstance(body, e.CallIntended | e.CallSettled) and body.key:
-            found[body.key] = None
-    return tuple(found)
 
 
 def epitaph_of(tombstones: Sequence[bytes]) -> Epitaph | None:

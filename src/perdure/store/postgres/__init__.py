@@ -39,6 +39,7 @@ from perdure.store.protocol import (
     Batch,
     Claim,
     Claimed,
+    Compaction,
     Delivered,
     Inbound,
     Loaded,
@@ -51,7 +52,15 @@ from perdure.store.protocol import (
     Stored,
     StoreStats,
 )
-from perdure.store.standing import VALUE_BYTES, check_batch, check_message, check_run, check_text, told
+from perdure.store.standing import (
+    VALUE_BYTES,
+    check_batch,
+    check_compaction,
+    check_message,
+    check_run,
+    check_text,
+    told,
+)
 from perdure.store.turns import ANYTHING
 
 __all__ = ["PostgresStore"]
@@ -321,6 +330,11 @@ class PostgresStore(Store):
         reads.check_id(run_id)
         await self._write(Removal(run_id, tuple(tombstones)))
 
+    async def compact(self, compaction: Compaction) -> None:
+        check_compaction(compaction, self.value_bytes)
+        reads.check_id(compaction.run_id)
+        await self._write(compaction, len(compaction.base.data))
+
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
         check_text(claim.worker)
         if claim.run_id is not None:
@@ -363,6 +377,9 @@ class PostgresStore(Store):
 
     async def snapshots(self, run_id: str) -> tuple[Snapshot, ...]:
         return await self._read(lambda connection: reads.snapshots(connection, run_id))
+
+    async def snapshot(self, run_id: str, upto: int) -> Snapshot | None:
+        return await self._read(lambda connection: reads.snapshot(connection, run_id, upto))
 
     async def blob(self, run_id: str, digest: bytes) -> bytes:
         return await self._read(lambda connection: reads.blob(connection, run_id, digest))

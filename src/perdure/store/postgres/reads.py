@@ -20,6 +20,10 @@ _FIND = f"SELECT {COLUMNS} FROM perdure_run r WHERE r.run_id = %s"
 _EVENTS = "SELECT seq, data, digest FROM perdure_event WHERE run_id = %s AND seq > %s ORDER BY seq LIMIT %s"
 _SNAPSHOTS = "SELECT seq, data, digest FROM perdure_snapshot WHERE run_id = %s ORDER BY seq"
 _NEWEST = _SNAPSHOTS + " DESC LIMIT 1"
+_OLDER = "SELECT seq FROM perdure_snapshot WHERE run_id = %s ORDER BY seq DESC OFFSET 1 LIMIT 1"
+_UPTO = """
+    SELECT seq, data, digest FROM perdure_snapshot WHERE run_id = %s AND seq <= %s ORDER BY seq DESC LIMIT 1
+"""
 _LATER = """
     SELECT seq, data, digest FROM perdure_event WHERE run_id = %s
     AND seq > coalesce((SELECT max(s.seq) FROM perdure_snapshot s WHERE s.run_id = %s), 0) ORDER BY seq
@@ -80,16 +84,18 @@ def load(connection: Connection, run_id: str, sight: Sight) -> Loaded:
         connection.execute(_ONE_MOMENT)
         found = connection.execute(_FIND, (run_id,), binary=True)
         newest = connection.execute(_NEWEST, (run_id,), binary=True)
+        older = connection.execute(_OLDER, (run_id,), binary=True)
         events = connection.execute(_LATER, (run_id, run_id), binary=True)
         inbox = connection.execute(_INBOX, (run_id, 0), binary=True)
         connection.execute("COMMIT")
     standing = _standing(connection, run_id, found.fetchone())
-    snapshot = newest.fetchone()
+    snapshot, before = newest.fetchone(), older.fetchone()
     return Loaded(
         sight.row(connection, standing),
         None if snapshot is None else Snapshot(*snapshot),
         tuple([Stored(*event) for event in events]),
         tuple([Inbound(*item) for item in inbox]),
+        0 if before is None else before[0],
     )
 
 
@@ -106,6 +112,12 @@ def read(connection: Connection, run_id: str, after: int, limit: int) -> tuple[S
 def snapshots(connection: Connection, run_id: str) -> tuple[Snapshot, ...]:
     """See `Store.snapshots`."""
     return tuple(Snapshot(*kept) for kept in _of_run(connection, run_id, _SNAPSHOTS, run_id))
+
+
+def snapshot(connection: Connection, run_id: str, upto: int) -> Snapshot | None:
+    """See `Store.snapshot`."""
+    found = _of_run(connection, run_id, _UPTO, run_id, upto)
+    return Snapshot(*found[0]) if found else None
 
 
 def blob(connection: Connection, run_id: str, digest: bytes) -> bytes:

@@ -32,6 +32,7 @@ from perdure.store.protocol import (
     Appended,
     Batch,
     Blob,
+    Compaction,
     Delivered,
     Message,
     NewRun,
@@ -60,14 +61,14 @@ _SYNCED = "SET LOCAL synchronous_commit = on"
 _CREATE = f"""
     INSERT INTO perdure_run
         (run_id, agent, version, parent, created_at, status, due_at, info, updated_at, seq, epoch, terminal,
-         asks, queue, tags, priority, limit_key, key_limit)
+         asks, queue, tags, priority, limit_key, key_limit, floor)
     SELECT u.run_id, u.agent, u.version, u.parent, n.now, u.status, u.due_at, u.info, n.now, u.seq,
-           u.epoch, u.terminal, u.asks, u.queue, u.tags, u.priority, u.limit_key, u.key_limit
+           u.epoch, u.terminal, u.asks, u.queue, u.tags, u.priority, u.limit_key, u.key_limit, u.floor
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %b::bytea[],
                 %s::bigint[], %s::bigint[], %s::boolean[], %s::boolean[], %s::text[], %s::text[],
-                %s::bigint[], %s::text[], %s::bigint[])
+                %s::bigint[], %s::text[], %s::bigint[], %s::bigint[])
          AS u(run_id, agent, version, parent, status, due_at, info, seq, epoch, terminal, asks, queue, tags,
-              priority, limit_key, key_limit),
+              priority, limit_key, key_limit, floor),
          (SELECT coalesce(%s::bigint, {NOW}) AS now OFFSET 0) n
     ORDER BY u.run_id
     ON CONFLICT (run_id) DO NOTHING RETURNING run_id
@@ -94,7 +95,10 @@ _BLOBS = """
     INSERT INTO perdure_blob (run_id, digest, data)
     SELECT * FROM unnest(%s::text[], %b::bytea[], %b::bytea[]) ON CONFLICT DO NOTHING
 """
-_OLDER = "DELETE FROM perdure_snapshot WHERE run_id = ANY(%s::text[])"
+_OLDER = """
+    DELETE FROM perdure_snapshot s USING unnest(%s::text[], %s::bigint[]) AS u(run_id, kept)
+    WHERE s.run_id = u.run_id AND s.seq > u.kept
+"""
 _SNAPSHOTS = """
     INSERT INTO perdure_snapshot (run_id, seq, digest, data)
     SELECT * FROM unnest(%s::text[], %s::bigint[], %b::bytea[], %b::bytea[])
@@ -116,13 +120,13 @@ _GROW = """
 """
 _SET_NAMES = (
     "version", "status", "due_at", "info", "updated_at", "terminal", "epoch", "holder", "held", "died",
-    "lease_until", "claims", "seq", "inbox", "pending", "asks", "parked_at",
+    "lease_until", "claims", "seq", "inbox", "pending", "asks", "parked_at", "floor",
 )  # fmt: skip
 _SET = f"""
     UPDATE perdure_run r SET {", ".join(f"{name} = u.{name}" for name in _SET_NAMES)}
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %b::bytea[], %s::bigint[], %s::boolean[],
                 %s::bigint[], %s::text[], %s::boolean[], %s::boolean[], %s::bigint[], %s::bigint[],
-                %s::bigint[], %s::bigint[], %s::bigint[], %s::boolean[], %s::bigint[])
+                %s::bigint[], %s::bigint[], %s::bigint[], %s::boolean[], %s::bigint[], %s::bigint[])
          AS u(run_id, {", ".join(_SET_NAMES)})
     WHERE r.run_id = u.run_id
 """
@@ -130,7 +134,13 @@ _DROP = tuple(
     f"DELETE FROM perdure_{table} WHERE run_id = ANY(%s::text[])"
     for table in ("event", "snapshot", "blob", "inbox", "run")
 )
-_BURY = "INSERT INTO perdure_gone (run_id, at) VALUES (%s, %s)"
+_COMPACT = (
+    "DELETE FROM perdure_event WHERE run_id = %s AND seq <= %s",
+    "DELETE FROM perdure_snapshot WHERE run_id = %s AND seq < %s",
+)
+_DROP_BLOBS = "DELETE FROM perdure_blob WHERE run_id = %s AND digest = ANY(%b::bytea[])"
+_DROP_LEFT = "DELETE FROM perdure_tombstone WHERE run_id = ANY(%s::text[])"
+_BURY = "INSERT INTO perdure_gone (run_id, at) SELECT name, %s FROM unnest(%s::text[]) AS u(name)"
 _LEAVE = """
     INSERT INTO perdure_tombstone (run_id, position, data)
     SELECT %s, u.n + (SELECT coalesce(max(position), 0) FROM perdure_tombstone WHERE run_id = %s), u.data
@@ -162,7 +172,7 @@ class Removal(Struct, frozen=True):
     tombstones: tuple[bytes, ...]
 
 
-Work: TypeAlias = Batch | NewRun | Message | Renewal | Release | Removal
+Work: TypeAlias = Batch | NewRun | Message | Renewal | Release | Removal | Compaction
 """One verb that is written."""
 
 
@@ -229,11 +239,13 @@ class Transaction:
         self._grown: dict[str, Standing] = {}
         self._events: list[tuple[str, Stored]] = []
         self._blobs: dict[tuple[str, bytes], bytes] = {}
-        self._older: set[str] = set()
+        self._older: dict[str, int] = {}
         self._snapshots: dict[tuple[str, int], Snapshot] = {}
         self._messages: dict[tuple[str, int], _Coming] = {}
         self._taken: list[tuple[str, int]] = []
-        self._removed: tuple[str, tuple[bytes, ...], bool] | None = None
+        self._removed: list[tuple[str, tuple[bytes, ...], bool]] = []
+        self._compacted: list[Compaction] = []
+        self._left: list[tuple[str, tuple[bytes, ...]]] = []
         self._wakes = False
 
     # -- the first exchange
@@ -290,6 +302,8 @@ class Transaction:
                 return self._release(work)
             case Removal():
                 return self._remove(work)
+            case Compaction():
+                return self._compact(work)
 
     def find(self, run_id: str) -> Standing:
         """A run's row. Raises NoSuchRun, RunGone."""
@@ -307,6 +321,9 @@ class Transaction:
         self._made.discard(run.run_id)
         self._add(run.run_id, run.events)
         self._add_blobs(run.run_id, run.blobs)
+        if run.base is not None:
+            self._snapshots[run.run_id, run.base.seq] = run.base
+            self._left.append((run.run_id, run.left))
         self._prove(
             "SELECT 1 FROM perdure_run WHERE run_id = %s AND created_at = %s", run.run_id, found.created_at
         )
@@ -321,7 +338,7 @@ class Transaction:
             self._grown[batch.run_id] = standing
         self._add_blobs(batch.run_id, batch.blobs)
         if batch.snapshot is not None:
-            self._add_snapshot(batch.run_id, batch.snapshot, keep=batch.keep_snapshots)
+            self._add_snapshot(batch.run_id, batch.snapshot, kept=max(batch.kept, standing.floor))
         for position in batch.taken:
             self._take(batch.run_id, position)
         if batch.taken:
@@ -358,10 +375,11 @@ class Transaction:
             self._blobs.setdefault((run_id, blob.digest), blob.data)
             self.wrote = True
 
-    def _add_snapshot(self, run_id: str, snapshot: Snapshot, *, keep: bool) -> None:
-        if not keep:
-            self._older.add(run_id)
-            self._snapshots = {key: kept for key, kept in self._snapshots.items() if key[0] != run_id}
+    def _add_snapshot(self, run_id: str, snapshot: Snapshot, *, kept: int) -> None:
+        self._older[run_id] = min(kept, self._older.get(run_id, kept))
+        gone = [key for key in self._snapshots if key[0] == run_id and key[1] > kept]
+        for key in gone:
+            del self._snapshots[key]
         self._snapshots[run_id, snapshot.seq] = snapshot
         self.wrote = True
 
@@ -415,14 +433,28 @@ class Transaction:
             self._wakes = True
 
     def _remove(self, removal: Removal) -> None:
-        """Stands alone in its transaction."""
+        """Stands in its transaction beside removals of other runs alone."""
         run_id = removal.run_id
         there = run_id not in self._gone
         if there and not self.find(run_id).terminal:
             raise still_open(self.find(run_id))
-        self._removed = (run_id, removal.tombstones, there)
+        self._removed.append((run_id, removal.tombstones, there))
         self._prove("SELECT 1 FROM perdure_gone WHERE run_id = %s", run_id)
         self.wrote = True
+
+    def _compact(self, compaction: Compaction) -> None:
+        """Stands alone in its transaction."""
+        standing = self.find(compaction.run_id)
+        standing.compact(compaction)
+        self._compacted.append(compaction)
+        self._snapshots[compaction.run_id, compaction.base.seq] = compaction.base
+        self._left.append((compaction.run_id, compaction.left))
+        self._change(standing)
+        sql = """
+            SELECT 1 FROM perdure_run r JOIN perdure_snapshot s ON s.run_id = r.run_id AND s.seq = r.floor
+            WHERE r.run_id = %s AND r.floor = %s AND s.data = %b
+        """
+        self._prove(sql, compaction.run_id, compaction.base.seq, compaction.base.data)
 
     def _change(self, standing: Standing) -> None:
         self._changed[standing.run_id] = standing
@@ -454,7 +486,13 @@ class Transaction:
             owners, digests = _columns(list(self._blobs), 2)
             connection.execute(_BLOBS, (owners, digests, list(self._blobs.values())))
         if self._older:
-            connection.execute(_OLDER, (sorted(self._older),))
+            connection.execute(_OLDER, _columns(sorted(self._older.items()), 2))
+        for compaction in self._compacted:
+            run_id, base = compaction.run_id, compaction.base
+            for sql in _COMPACT:
+                connection.execute(sql, (run_id, base.seq))
+            connection.execute(_DROP_BLOBS, (run_id, list(compaction.blobs)))
+            connection.execute(_DROP_LEFT, ([run_id],))
         if self._snapshots:
             owners = [run_id for run_id, _ in self._snapshots]
             connection.execute(_SNAPSHOTS, (owners, *_stored(list(self._snapshots.values()))))
@@ -468,18 +506,22 @@ class Transaction:
             connection.execute(_GROW, ([s.run_id for s in grown], [s.seq for s in grown]))
         if self._changed:
             set_runs(connection, list(self._changed.values()), self.now)
-        if self._removed is not None:
-            self._drop(connection, *self._removed)
-
-    def _drop(self, connection: Connection, run_id: str, left: Sequence[bytes], there: bool) -> None:
-        if there:
-            for sql in _DROP:
-                connection.execute(sql, ([run_id],))
-            connection.execute(_BURY, (run_id, self.now))
-        else:  # one at a time, so that the places of what is left behind are each their own
-            connection.execute("SELECT 1 FROM perdure_gone WHERE run_id = %s FOR UPDATE", (run_id,))
-        if left:
+        for run_id, left in self._left:
             connection.execute(_LEAVE, (run_id, run_id, list(left)))
+        if self._removed:
+            self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        names = sorted(run_id for run_id, _, there in self._removed if there)
+        if names:
+            for sql in (*_DROP, _DROP_LEFT):
+                connection.execute(sql, (names,))
+            connection.execute(_BURY, (self.now, names))
+        for run_id, left, there in sorted(self._removed):
+            if not there:  # one at a time, so that the places of what is left behind are each their own
+                connection.execute("SELECT 1 FROM perdure_gone WHERE run_id = %s FOR UPDATE", (run_id,))
+            if left:
+                connection.execute(_LEAVE, (run_id, run_id, list(left)))
 
 
 def set_runs(connection: Connection, runs: Sequence[Standing], now: int) -> None:
@@ -530,7 +572,7 @@ def _new_values(new: dict[str, NewRun], given: Callable[[], int] | None) -> tupl
         [run.status for run in runs],
         [run.due_at for run in runs],
         [run.info for run in runs],
-        [len(run.events) for run in runs],
+        [run.floor + len(run.events) for run in runs],
         [run.epoch for run in runs],
         [run.terminal for run in runs],
         [run.asks for run in runs],
@@ -539,6 +581,7 @@ def _new_values(new: dict[str, NewRun], given: Callable[[], int] | None) -> tupl
         [run.placement.priority for run in runs],
         [run.placement.limit_key for run in runs],
         [run.placement.key_limit for run in runs],
+        [run.floor for run in runs],
         given() if given else None,
     )
 

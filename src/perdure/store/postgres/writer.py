@@ -35,7 +35,7 @@ from perdure.store.postgres.transaction import (
     new_key,
 )
 from perdure.store.postgres.tx import OpenTransaction
-from perdure.store.protocol import Batch
+from perdure.store.protocol import Batch, Compaction
 from perdure.store.standing import check_size
 
 log = logging.getLogger("perdure.store")
@@ -60,12 +60,26 @@ class Job(Struct, eq=False):
     @property
     def run_id(self) -> str | None:
         """The run whose jobs keep their order; None if that does not matter to this one."""
-        return self.work.run_id if isinstance(self.work, Batch | Release | Removal) else None
+        kinds = Batch | Release | Removal | Compaction
+        return self.work.run_id if isinstance(self.work, kinds) else None
 
     @property
     def acts(self) -> bool:
         """Whether a user's code runs inside."""
         return isinstance(self.work, Batch) and self.work.act is not None
+
+
+def _may_join(job: Job, jobs: Sequence[Job]) -> bool:
+    """Whether a job may go into one commit with these: removals of different runs do with one another alone,
+    a compaction with nothing.
+    """
+    if not jobs:
+        return True
+    if job.acts or isinstance(job.work, Compaction) or isinstance(jobs[0].work, Compaction):
+        return False
+    if isinstance(job.work, Removal):
+        return isinstance(jobs[0].work, Removal) and all(job.run_id != other.run_id for other in jobs)
+    return not isinstance(jobs[0].work, Removal)
 
 
 class Outcome(Struct):
@@ -148,7 +162,7 @@ class Writer:
         with self._mutex:
             while self._queue and len(jobs) < JOBS_PER_COMMIT and size < BYTES_PER_COMMIT:
                 job = self._queue[0]
-                if (job.acts or isinstance(job.work, Removal)) and jobs:
+                if not _may_join(job, jobs):
                     break
                 self._queue.popleft()
                 run_id = job.run_id
@@ -160,8 +174,6 @@ class Writer:
                 else:
                     jobs.append(job)
                     size += job.size
-                    if isinstance(job.work, Removal):
-                        break
         return jobs
 
     def _group(self, jobs: list[Job]) -> None:

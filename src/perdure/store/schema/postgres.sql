@@ -1,4 +1,4 @@
--- The tables of a perdure store in one PostgreSQL schema, version 2.
+-- The tables of a perdure store in one PostgreSQL schema, version 3.
 --
 -- Every name begins with perdure_; a user's own tables may live beside them. Every table that grows with the runs is
 -- partitioned by a hash of run_id, and each of its keys begins with run_id, so that a run's rows lie together and the
@@ -40,6 +40,7 @@ CREATE TABLE perdure_run (
     inbox       bigint  NOT NULL DEFAULT 0,    -- the last message
     pending     bigint  NOT NULL DEFAULT 0,    -- messages not taken yet
     asks        boolean NOT NULL DEFAULT false, -- while people are asked for something
+    floor       bigint  NOT NULL DEFAULT 0,    -- the last event that compaction took away
     wake_at     bigint  NOT NULL GENERATED ALWAYS AS (CASE WHEN pending > 0 THEN 0 ELSE due_at END) STORED,
     queue       text    COLLATE "C" NOT NULL DEFAULT 'default',
     tags        text    COLLATE "C" NOT NULL DEFAULT '', -- sorted, with spaces between them
@@ -101,7 +102,7 @@ CREATE TABLE perdure_inbox (
 ) PARTITION BY HASH (run_id);
 CREATE INDEX perdure_inbox_waiting ON perdure_inbox (run_id, position) WHERE NOT taken;
 
--- Ids of pruned runs, which stay taken, and what they left behind.
+-- Ids of pruned runs, which stay taken, and what they left behind; and what compacted runs did.
 CREATE TABLE perdure_gone (
     run_id      text    COLLATE "C" NOT NULL,
     at          bigint  NOT NULL,

@@ -1,4 +1,4 @@
--- The tables of a perdure store in one SQLite file, version 2.
+-- The tables of a perdure store in one SQLite file, version 3.
 --
 -- Every name begins with perdure_; a user's own tables may live beside them. A key of an event, snapshot or message is
 -- one integer, run_no << 32 | number, so that a run's rows lie together and need no second index. Events are an
@@ -32,7 +32,8 @@ CREATE TABLE perdure_run (
     priority    INTEGER NOT NULL DEFAULT 0,
     limit_key   TEXT    NOT NULL DEFAULT '',
     key_limit   INTEGER NOT NULL DEFAULT 1, -- so many runs of the key are leased at once
-    parked_at   INTEGER NOT NULL DEFAULT 0  -- not 0: the key was found full, and this is the place among those that wait
+    parked_at   INTEGER NOT NULL DEFAULT 0, -- not 0: the key was found full, and this is the place among those that wait
+    floor       INTEGER NOT NULL DEFAULT 0  -- the last event that compaction took away
 ) STRICT;
 
 -- Claims: what is free, by lanes (agent, version, queue, tags, priority); in a lane at once (wake_at = 0) in the order of
@@ -81,7 +82,7 @@ CREATE TABLE perdure_inbox (
 ) STRICT;
 CREATE INDEX perdure_inbox_waiting ON perdure_inbox (key) WHERE taken = 0;
 
--- Ids of pruned runs, which stay taken, and what they left behind.
+-- Ids of pruned runs, which stay taken, and what they left behind; and what compacted runs did.
 CREATE TABLE perdure_gone (
     run_id TEXT    PRIMARY KEY,
     at     INTEGER NOT NULL

@@ -25,6 +25,7 @@ from perdure.store.protocol import (
     Batch,
     Claim,
     Claimed,
+    Compaction,
     Delivered,
     Inbound,
     Loaded,
@@ -45,7 +46,15 @@ from perdure.store.sqlite.reader import Reader
 from perdure.store.sqlite.transaction import Transaction
 from perdure.store.sqlite.watch import Watch
 from perdure.store.sqlite.writer import Job, Outcome, Writer
-from perdure.store.standing import VALUE_BYTES, check_batch, check_message, check_run, check_text, told
+from perdure.store.standing import (
+    VALUE_BYTES,
+    check_batch,
+    check_compaction,
+    check_message,
+    check_run,
+    check_text,
+    told,
+)
 from perdure.store.turns import ANYTHING
 
 __all__ = ["SQLiteStore"]
@@ -341,6 +350,10 @@ class SQLiteStore(Store):
         left = tuple(tombstones)
         await self._write(lambda tx: tx.drop(run_id, left), reserve=True)
 
+    async def compact(self, compaction: Compaction) -> None:
+        check_compaction(compaction, self.value_bytes)
+        await self._write(lambda tx: tx.compact(compaction), size=len(compaction.base.data), reserve=True)
+
     # -- reading
 
     async def _read(self, reading: Callable[[apsw.Connection], T]) -> T:
@@ -362,6 +375,9 @@ class SQLiteStore(Store):
 
     async def snapshots(self, run_id: str) -> tuple[Snapshot, ...]:
         return await self._read(lambda connection: reads.snapshots(connection, run_id))
+
+    async def snapshot(self, run_id: str, upto: int) -> Snapshot | None:
+        return await self._read(lambda connection: reads.snapshot(connection, run_id, upto))
 
     async def blob(self, run_id: str, digest: bytes) -> bytes:
         return await self._read(lambda connection: reads.blob(connection, run_id, digest))

@@ -28,6 +28,7 @@ _FIND = f"SELECT {COLUMNS} FROM perdure_run WHERE run_id = ?"
 _EVENTS = "SELECT key, data, digest FROM perdure_event WHERE key > ? AND key <= ? ORDER BY key LIMIT ?"
 _SNAPSHOTS = "SELECT key, data, digest FROM perdure_snapshot WHERE key > ? AND key <= ? ORDER BY key"
 _NEWEST_SNAPSHOT = _SNAPSHOTS + " DESC LIMIT 1"
+_OLDER_SNAPSHOT = "SELECT key FROM perdure_snapshot WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1"
 _INBOX = (
     "SELECT key, id, kind, data, at FROM perdure_inbox INDEXED BY perdure_inbox_waiting"
     " WHERE taken = 0 AND key > ? AND key <= ? ORDER BY key"
@@ -63,8 +64,15 @@ def load(connection: apsw.Connection, run_id: str, sight: Sight) -> Loaded:
     start, end = _keys(run_no)
     newest = connection.execute(_NEWEST_SNAPSHOT, (start, end)).fetchone()
     snapshot = None if newest is None else Snapshot(newest[0] & MASK, newest[1], newest[2])
+    older = None if newest is None else connection.execute(_OLDER_SNAPSHOT, (start, newest[0])).get
     events = _events(connection, run_no, snapshot.seq if snapshot else 0, -1)
-    return Loaded(sight.row(standing), snapshot, events, _inbox(connection, run_no, 0))
+    return Loaded(
+        sight.row(standing),
+        snapshot,
+        events,
+        _inbox(connection, run_no, 0),
+        0 if older is None else older & MASK,
+    )
 
 
 def row(connection: apsw.Connection, run_id: str, sight: Sight) -> RunRow:
@@ -81,6 +89,13 @@ def snapshots(connection: apsw.Connection, run_id: str) -> tuple[Snapshot, ...]:
     """See `Store.snapshots`."""
     rows = connection.execute(_SNAPSHOTS, _keys(find(connection, run_id)[0]))
     return tuple(Snapshot(key & MASK, data, digest) for key, data, digest in rows)
+
+
+def snapshot(connection: apsw.Connection, run_id: str, upto: int) -> Snapshot | None:
+    """See `Store.snapshot`."""
+    start, end = _keys(find(connection, run_id)[0])
+    found = connection.execute(_NEWEST_SNAPSHOT, (start, min(start + max(upto, 0), end))).fetchone()
+    return None if found is None else Snapshot(found[0] & MASK, found[1], found[2])
 
 
 def blob(connection: apsw.Connection, run_id: str, digest: bytes) -> bytes:

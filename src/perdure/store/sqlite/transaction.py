@@ -18,6 +18,7 @@ from perdure.store.protocol import (
     Appended,
     Batch,
     Blob,
+    Compaction,
     Delivered,
     Message,
     NewRun,
@@ -47,7 +48,7 @@ MASK = (1 << SHIFT) - 1
 COLUMNS = (
     "run_no, run_id, agent, version, parent, created_at, status, due_at, info, updated_at, terminal, epoch,"
     " holder, held, died, lease_until, claims, inbox, pending, asks, seq_floor, queue, tags, priority,"
-    " limit_key, key_limit, parked_at,"
+    " limit_key, key_limit, parked_at, floor,"
     f" (SELECT key & {MASK} FROM perdure_event"
     f" WHERE key > run_no << {SHIFT} AND key <= run_no << {SHIFT} | {MASK} ORDER BY key DESC LIMIT 1)"
 )
@@ -62,18 +63,22 @@ _FIND_NO = f"SELECT {COLUMNS} FROM perdure_run WHERE run_no = ?"
 _GONE = "SELECT 1 FROM perdure_gone WHERE run_id = ?"
 _NEW_RUN = (
     "INSERT INTO perdure_run (run_id, agent, version, parent, created_at, status, due_at, info, updated_at,"
-    " terminal, epoch, asks, seq_floor, queue, tags, priority, limit_key, key_limit)"
-    f" VALUES ({', '.join('?' * 18)}) RETURNING run_no"
+    " terminal, epoch, asks, seq_floor, queue, tags, priority, limit_key, key_limit, floor)"
+    f" VALUES ({', '.join('?' * 19)}) RETURNING run_no"
 )
 _SET_RUN = (
     "UPDATE perdure_run SET version = ?, status = ?, due_at = ?, info = ?, updated_at = ?, terminal = ?,"
     " epoch = ?, holder = ?, held = ?, died = ?, lease_until = ?, claims = ?, inbox = ?, pending = ?,"
-    " asks = ?, seq_floor = ?, parked_at = ? WHERE run_no = ?"
+    " asks = ?, seq_floor = ?, parked_at = ?, floor = ? WHERE run_no = ?"
 )
 _NEW_EVENT = "INSERT INTO perdure_event (key, digest, data) VALUES (?, ?, ?)"
 _NEW_BLOB = "INSERT OR IGNORE INTO perdure_blob (run_no, digest, data) VALUES (?, ?, ?)"
 _NEW_SNAPSHOT = "INSERT OR REPLACE INTO perdure_snapshot (key, digest, data) VALUES (?, ?, ?)"
 _DROP_SNAPSHOTS = "DELETE FROM perdure_snapshot WHERE key > ? AND key <= ? AND key != ?"
+_DROP_EVENTS = "DELETE FROM perdure_event WHERE key > ? AND key <= ?"
+_DROP_BLOB = "DELETE FROM perdure_blob WHERE run_no = ? AND digest = ?"
+_LEAVE = "INSERT INTO perdure_tombstone (run_id, data) VALUES (?, ?)"
+_DROP_LEFT = "DELETE FROM perdure_tombstone WHERE run_id = ?"
 _NEW_MESSAGE = "INSERT INTO perdure_inbox (key, run_no, id, kind, data, at) VALUES (?, ?, ?, ?, ?, ?)"
 _FIND_MESSAGE = "SELECT key FROM perdure_inbox WHERE run_no = ? AND id = ?"
 _WAITING = "SELECT 1 FROM perdure_inbox WHERE key = ? AND taken = 0"
@@ -197,13 +202,16 @@ class Transaction:
             new.epoch,
             new.asks,
             new.seq,
-            *(new.queue, new.tags, new.priority, new.limit_key, new.key_limit),
+            *(new.queue, new.tags, new.priority, new.limit_key, new.key_limit, new.floor),
         )
         run_no = self.connection.execute(_NEW_RUN, values).get
         entry = Entry(run_no, new)
         self._entries[run.run_id] = self._touched[run.run_id] = entry
         self._add(entry, run.events)
         self._add_blobs(entry, run.blobs)
+        if run.base is not None:
+            self._add_snapshot(entry, run.base, kept=0)
+            self._leave(run.run_id, run.left)
         self._wrote("SELECT 1 FROM perdure_run WHERE run_no = ? AND run_id = ?", run_no, run.run_id)
         return new.row(self.now), True
 
@@ -224,7 +232,7 @@ class Transaction:
         if batch.blobs:
             self._add_blobs(entry, batch.blobs)
         if batch.snapshot is not None:
-            self._add_snapshot(entry, batch.snapshot, keep=batch.keep_snapshots)
+            self._add_snapshot(entry, batch.snapshot, kept=max(batch.kept, standing.floor))
         if batch.taken:
             self._take(entry, batch.taken)
         if standing.change(batch.row, release=batch.release, now=self.now):
@@ -263,10 +271,9 @@ class Transaction:
             digest = rows[-1][1]
             self._wrote("SELECT 1 FROM perdure_blob WHERE run_no = ? AND digest = ?", entry.run_no, digest)
 
-    def _add_snapshot(self, entry: Entry, snapshot: Snapshot, *, keep: bool) -> None:
+    def _add_snapshot(self, entry: Entry, snapshot: Snapshot, *, kept: int) -> None:
         key = entry.start + snapshot.seq
-        if not keep:
-            self.connection.execute(_DROP_SNAPSHOTS, (entry.start, entry.end, key))
+        self.connection.execute(_DROP_SNAPSHOTS, (entry.start + kept, entry.end, key))
         self.connection.execute(_NEW_SNAPSHOT, (key, snapshot.digest, snapshot.data))
         self._wrote("SELECT 1 FROM perdure_snapshot WHERE key = ? AND digest = ?", key, snapshot.digest)
 
@@ -314,6 +321,29 @@ class Transaction:
 
     # -- ends
 
+    def compact(self, compaction: Compaction) -> None:
+        """See `Store.compact`."""
+        entry, base = self.find(compaction.run_id), compaction.base
+        entry.standing.compact(compaction)
+        self.flush()
+        key = entry.start + base.seq
+        self.connection.execute(_DROP_EVENTS, (entry.start, key))
+        self.connection.execute(_DROP_SNAPSHOTS, (entry.start, key, key))
+        self.connection.execute(_NEW_SNAPSHOT, (key, base.digest, base.data))
+        self.connection.executemany(_DROP_BLOB, [(entry.run_no, digest) for digest in compaction.blobs])
+        self.connection.execute(_DROP_LEFT, (compaction.run_id,))
+        self._leave(compaction.run_id, compaction.left)
+        self.freed = True
+        self.changed(entry)
+        self._wrote(
+            "SELECT 1 FROM perdure_run WHERE run_no = ? AND floor = ?"
+            " AND EXISTS (SELECT 1 FROM perdure_snapshot WHERE key = ? AND data = ?)",
+            *(entry.run_no, base.seq, key, base.data),
+        )
+
+    def _leave(self, run_id: str, left: Sequence[bytes]) -> None:
+        self.connection.executemany(_LEAVE, [(run_id, data) for data in left])
+
     def drop(self, run_id: str, tombstones: Sequence[bytes]) -> None:
         """See `Store.drop`."""
         try:
@@ -327,10 +357,7 @@ class Transaction:
             self._delete(entry)
             del self._entries[run_id]
             self._touched.pop(run_id, None)
-        self.connection.executemany(
-            "INSERT INTO perdure_tombstone (run_id, data) VALUES (?, ?)",
-            [(run_id, data) for data in tombstones],
-        )
+        self._leave(run_id, tombstones)
         self._wrote("SELECT 1 FROM perdure_gone WHERE run_id = ?", run_id)
 
     def _delete(self, entry: Entry) -> None:
@@ -338,6 +365,8 @@ class Transaction:
             self.connection.execute(
                 f"DELETE FROM {table} WHERE key > ? AND key <= ?", (entry.start, entry.end)
             )
+        if entry.standing.floor:
+            self.connection.execute(_DROP_LEFT, (entry.standing.run_id,))
         self.freed = True
         self.connection.execute("DELETE FROM perdure_blob WHERE run_no = ?", (entry.run_no,))
         self.connection.execute("DELETE FROM perdure_run WHERE run_no = ?", (entry.run_no,))
@@ -405,8 +434,7 @@ class Transaction:
                     run.holder,
                 ),
                 *(run.held, run.died, run.lease_until, run.claims, run.inbox, run.pending, run.asks, run.seq),
-                run.parked_at,
-                entry.run_no,
+                *(run.parked_at, run.floor, entry.run_no),
             ),
         )
         if self.proof is None:
@@ -443,13 +471,14 @@ def standing_of(row: Any) -> Standing:
         inbox=row[17],
         pending=row[18],
         asks=bool(row[19]),
-        seq=max(row[20], row[27] or 0),
+        seq=max(row[20], row[28] or 0),
         queue=row[21],
         tags=row[22],
         priority=row[23],
         limit_key=row[24],
         key_limit=row[25],
         parked_at=row[26],
+        floor=row[27],
     )
 
 

@@ -14,6 +14,7 @@ still. A store that is gone with its process says `shared = False`, one without 
 from __future__ import annotations
 
 from perdure.testing.contract.appends import EventPromises
+from perdure.testing.contract.compaction import CompactionPromises
 from perdure.testing.contract.ends import PlacePromises
 from perdure.testing.contract.leases import LeasePromises
 from perdure.testing.contract.messages import MessagePromises
@@ -24,6 +25,12 @@ __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    EventPromises, LeasePromises, TurnPromises, MessagePromises, TransactionPromises, PlacePromises
+    EventPromises,
+    LeasePromises,
+    TurnPromises,
+    MessagePromises,
+    TransactionPromises,
+    PlacePromises,
+    CompactionPromises,
 ):
     """All promises. Subclass it, define `new_store`, and let pytest collect it."""

@@ -227,7 +227,7 @@ class EventPromises(Promises):
         kept = tuple(Snapshot(seq, b"%d" % seq, b"d" * 16) for seq in (2, 3, 4))
         for snapshot in kept:
             batch = Batch("r", 1, snapshot.seq - 1, events(snapshot.seq, snapshot.seq), snapshot=snapshot)
-            await trial.store.append(replace(batch, keep_snapshots=True))
+            await trial.store.append(replace(batch, kept=snapshot.seq))
         assert await trial.store.snapshots("r") == kept
 
     @promise

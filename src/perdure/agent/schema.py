@@ -184,7 +184,11 @@ def read_reply(reply: Any) -> Reply:
     message = _get(reply, "message")
     if message is not None:
         text, calls = _get(reply, "text"), _get(reply, "tool_calls")
-        return Reply(_message(message), None if text is None else str(text), list(calls or ()))
+        told = _message(message)
+        if text is None:
+            content = told.get("content")
+            text = content if isinstance(content, str) else _joined(content)
+        return Reply(told, None if text is None else str(text), list(calls or ()))
     content = _get(reply, "content")
     if _get(reply, "role") == "assistant" and isinstance(content, list):
         return _anthropic(content)

@@ -163,7 +163,8 @@ def _argument(value: Any) -> str:
 def fault(value: Any) -> str:
     """A recorded error in one line."""
     if isinstance(value, dict) and isinstance(value.get("type"), str):
-        return brief(f"{value['type']}: {value.get('message', '')}", 90)
+        said = str(value.get("message", "")).partition("\n")[0]  # our own errors tell a remedy below
+        return brief(f"{value['type']}: {said}", 90)
     return brief(value, 90)
 
 

@@ -13,7 +13,7 @@ from perdure.journal import Journal, SnapshotPolicy, restore
 from perdure.runtime.children import call_back, is_called_back, waiting_words
 from perdure.runtime.lineage import report
 from perdure.runtime.messages import message_events
-from perdure.runtime.rowinfo import row_info
+from perdure.runtime.rowinfo import end_info, row_info
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store.protocol import NEVER, Claim, RowChange, Store
@@ -43,7 +43,8 @@ async def end_cancelled(store: Store, worker: str, clock: Clock, run_id: str) ->
         left = await call_back(store, run_id, record, clock.now())
         if not left:
             end = e.RunFinished("cancelled", codec.encode({"by": record.cancel, "note": record.cancel_note}))
-            change = RowChange(status="cancelled", due_at=NEVER, terminal=True)
+            info = end_info(record, end)
+            change = RowChange(status="cancelled", due_at=NEVER, terminal=True, info=info)
             await journal.close(change, end, outbox=report(run_id, record, end))
             return True
         info = codec.encode({"reason": waiting_words(left), "children": len(left)})

@@ -14,6 +14,7 @@ from perdure.journal import Journal, SnapshotPolicy, load, restore
 from perdure.runtime.idle import LEASE_SECONDS
 from perdure.runtime.lineage import open_children, report
 from perdure.runtime.messages import foreseen, message_events
+from perdure.runtime.rowinfo import end_info
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store.protocol import NEVER, Claim, Message, RowChange, Store
@@ -39,7 +40,8 @@ async def retire(store: Store, worker: str, clock: Clock, run_id: str, *, by: st
             await journal.close(RowChange(due_at=0))
             raise
         end = e.RunFinished("retired", data)
-        change = RowChange(status="retired", due_at=NEVER, terminal=True)
+        info = end_info(journal.record, end)
+        change = RowChange(status="retired", due_at=NEVER, terminal=True, info=info)
         await journal.close(change, end, outbox=report(run_id, journal.record, end))
         return
     raise NotRetirable(

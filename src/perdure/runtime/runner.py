@@ -59,7 +59,7 @@ from perdure.runtime.mismatch import HINT, decide, of_ending, of_state
 from perdure.runtime.plain_loop import plain_loop
 from perdure.runtime.rehearsal import play
 from perdure.runtime.resolved import unlisted
-from perdure.runtime.rowinfo import asks_people, row_info
+from perdure.runtime.rowinfo import asks_people, end_info, row_info
 from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
@@ -539,9 +539,9 @@ class Runner:
     async def _finish(self, ride: Drive, status: Any, value: bytes, *last: e.StepCommitted) -> None:
         """End the run: its last step, its result and its row in one commit, or none of them."""
         reached("run.finish")
-        info = row_info(ride.record, "", steps=len(last))
-        change = RowChange(status=status, due_at=NEVER, terminal=True, info=info)
         end = e.RunFinished(status, value)
+        info = end_info(ride.record, end, steps=len(last))
+        change = RowChange(status=status, due_at=NEVER, terminal=True, info=info)
         outbox = lineage.report(ride.run_id, ride.record, end, steps=len(last))
         await self._give_back(ride, change, *last, end, outbox=outbox)
         self.over = True

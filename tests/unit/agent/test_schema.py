@@ -152,6 +152,11 @@ def test_openai_text_is_read() -> None:
     assert read_reply(refusing).text == "No."
     parts = {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
     assert read_reply({"choices": [{"message": parts}]}).text == "ab"
+    assert [read_reply(Own(message, None)).text for message in (parts, {"content": "c"}, {})] == [
+        "ab",
+        "c",
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +187,7 @@ def test_replies_of_ones_own_are_read() -> None:
         {"message": message, "text": "Hi.", "tool_calls": [{"id": "1", "name": "look", "arguments": {}}]},
     ):
         assert read_reply(own) == expected
-    assert read_reply(Own(message, None)) == Reply(message, None, [])
+    assert read_reply(Own(message, None)) == Reply(message, "Hi.", [])
     assert read_reply("Hi.") == Reply({"role": "assistant", "content": "Hi."}, "Hi.", [])
 
 

@@ -248,6 +248,21 @@ def test_cancel_ends_a_waiting_run(perdure: Command, agent: Path) -> None:
     assert "by ada" in answer.out
 
 
+def test_a_list_says_how_a_run_ended_and_not_what_it_had_waited_for(perdure: Command, agent: Path) -> None:
+    for goal in ("fail", "raise", "sleep", "well"):
+        perdure("run", "agent.py", goal, "--id", goal)
+    perdure("cancel", "sleep", "--by", "ana", "--note", "too late")
+    perdure("cancel", "raise", "--by", "ana")
+    rows = {row["run_id"]: row for row in perdure("runs", "--json").document["runs"]}
+    told = {name: (row["status"], row["because"]) for name, row in rows.items()}
+    assert told == {
+        "fail": ("failed", "LookupError: no such order"),
+        "raise": ("cancelled", "by ana"),
+        "sleep": ("cancelled", "by ana: too late"),
+        "well": ("succeeded", ""),
+    }
+
+
 def test_a_run_of_another_agent_is_refused(perdure: Command, agent: Path, place: Path) -> None:
     assert perdure("run", agent, "sleep", "--id", "nap-1").code == 6
     (place / "till.py").write_text("from perdure import Agent\ntill = Agent('till')\n")

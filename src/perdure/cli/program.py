@@ -34,7 +34,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "budget",
     ),
     "Keep": ("export", "import", "prune", "compact"),
-    "Care": ("preflight", "replay", "migrate", "verify", "doctor", "explain"),
+    "Care": ("preflight", "replay", "migrate", "restore", "verify", "doctor", "explain"),
     "Learn": ("lab",),
 }
 """Every command, in the order of the help page."""
@@ -52,6 +52,7 @@ _HOMES = {
     "preflight": "preflight",
     "replay": "replay",
     "migrate": "migrate",
+    "restore": "restore",
     "export": "keep",
     "import": "keep",
     "prune": "keep",

@@ -85,6 +85,7 @@ from perdure.errors.faces import (
     NoStore,
     NotABundle,
     PruneRefused,
+    RestoreRefused,
     UnknownCode,
 )
 from perdure.errors.family import (
@@ -252,6 +253,7 @@ __all__ = [
     "ProviderFailed",
     "PruneRefused",
     "RemoteError",
+    "RestoreRefused",
     "ResumeError",
     "RunCancelled",
     "RunEnded",

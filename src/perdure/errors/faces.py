@@ -56,6 +56,16 @@ class PruneRefused(FaceError):
     default_remedy = "look first with --dry-run, then repeat the command with --yes"
 
 
+class RestoreRefused(FaceError):
+    """`perdure restore` takes every open run from whoever has it, and was not told to: nobody could be asked.
+
+    It is for a store that was brought back from a backup, never for one that is at work.
+    """
+
+    code = "U714"
+    default_remedy = "see that the store is the one that was brought back, then repeat the command with --yes"
+
+
 class UnknownCode(FaceError):
     """`perdure explain` knows no error of this code."""
 

@@ -17,9 +17,23 @@ POISON_CLAIMS = 5
 """A run that was claimed so often without progress, and never given back, is held."""
 
 
+RESTORED, RESTORED_ENDING = "restored", "restored-cancelled"
+"""Why runs of a store that was brought back are held; the second, where a cancel was under way, which settles
+and undoes nothing before a person lets it go on.
+"""
+
+
 def ways(run_id: str) -> tuple[str, str]:
     """What can be done about a step that was mended, or that nobody can mend."""
     return (f"perdure retry {run_id}", f"perdure cancel {run_id}")
+
+
+def brought_back(run_id: str, *, cancelled: bool) -> e.RunHeld:
+    """The store was brought back from a backup."""
+    detail = "the store was brought back from a backup, which does not know what was done after it was made"
+    if cancelled:
+        return e.RunHeld(RESTORED_ENDING, detail, (f"perdure release {run_id}",))
+    return e.RunHeld(RESTORED, detail, (f"perdure release {run_id}", f"perdure cancel {run_id}"))
 
 
 def step_error(run_id: str, error: BaseException, record: RunRecord) -> e.RunHeld:

@@ -45,6 +45,7 @@ from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution
 from perdure.runtime.holds import (
     POISON_CLAIMS,
+    RESTORED_ENDING,
     how_it_died,
     no_progress,
     poison_of,
@@ -356,6 +357,9 @@ class Runner:
             await ride.glance()
         record = ride.record
         if not record.calls and record.held is None and record.cancel is None:
+            return
+        if record.held is not None and record.held.reason == RESTORED_ENDING:
+            await self._close(ride, "held", NEVER, record.held.reason)
             return
         held = None
         if record.held is None or record.cancel is not None:

@@ -250,6 +250,14 @@ class MemoryStore(Store):
         known = [run_id for run_id in run_ids if run_id in self._runs]
         return frozenset(r for r in known if self._runs[r].standing.renew(worker, lease_seconds, now))
 
+    async def restore(self) -> int:
+        self._check_open()
+        open_runs = [run.standing for run in self._runs.values() if not run.standing.terminal]
+        for standing in open_runs:
+            standing.seize(self.now())
+        self._wrote()
+        return len(open_runs)
+
     async def release(self, run_id: str, epoch: int) -> None:
         self._check_open()
         run = self._runs.get(run_id)

@@ -98,6 +98,9 @@ class RowChange(msgspec.Struct, frozen=True):
     asks: bool | None = None
 
 
+RESTORER = "restore"
+"""The holder of every open run of a backup, from the moment of its `restore` until the run is given back."""
+
 NEVER = 1 << 62
 """`due_at` of a run that only a message wakes. Larger than any moment in microseconds."""
 
@@ -478,6 +481,15 @@ class Store(Protocol):
 
         Leases of a dead incarnation of the same name are free from now on. Raises WorkerTaken if one is
         alive.
+        """
+        ...
+
+    async def restore(self) -> int:
+        """Begin a new incarnation of a store that was brought back: in one commit every open run is leased to
+        `RESTORER`, whoever had it, for as good as ever, and its epoch rises. Returns how many they are.
+
+        Whoever asked may then append to each by its new epoch and give it back; until then nobody claims it.
+        Doing it again takes all open runs again. Raises WorkerTaken if a worker is alive in this store.
         """
         ...
 

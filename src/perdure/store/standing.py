@@ -22,9 +22,11 @@ from perdure.errors import (
     StaleEpoch,
     StoreError,
     TooLarge,
+    WorkerTaken,
 )
 from perdure.store.protocol import (
     PRIORITIES,
+    RESTORER,
     Batch,
     Claim,
     Claimed,
@@ -39,6 +41,9 @@ from perdure.store.protocol import (
 
 VALUE_BYTES = 512 << 20
 """The largest event, snapshot, blob or message that a store takes."""
+
+SEIZED_SECONDS = 100 * 365 * 86_400.0
+"""How long a run that was brought back stays with `RESTORER`: a hundred years, for clocks can show that."""
 
 _TEXT_CHARS = 1000  # agents, versions, statuses, message ids and kinds, workers
 
@@ -153,6 +158,16 @@ class Standing(msgspec.Struct):
         self.lease_until = now + round(claim.lease_seconds * SECOND)
         self.updated_at = now
         return Claimed(self.row(now), previous, until, died)
+
+    def seize(self, now: int) -> None:
+        """Give the lease to whoever brings the store back from a backup."""
+        if not (self.held and self.holder == RESTORER):
+            self.claims += 1  # which giving it back takes away
+        self.epoch += 1
+        self.holder, self.held, self.died = RESTORER, True, False
+        self.parked_at = 0
+        self.lease_until = now + round(SEIZED_SECONDS * SECOND)
+        self.updated_at = now
 
     def renew(self, worker: str, lease_seconds: float, now: int) -> bool:
         """Extend the worker's lease if it still has it."""
@@ -328,6 +343,15 @@ def told(error: BaseException) -> BaseException:
 def gone(run_id: str) -> RunGone:
     """The refusal for a run that was dropped."""
     return RunGone(f"run {run_id} was pruned", run_id=run_id)
+
+
+def at_work(worker: str) -> WorkerTaken:
+    """The refusal to bring back a store in which a worker is alive."""
+    return WorkerTaken(
+        f"worker {worker!r} is alive in this store: it is at work",
+        remedy="stop every worker of this store first, if it is the one that was brought back",
+        worker=worker,
+    )
 
 
 def still_open(standing: Standing) -> RunOpen:

@@ -356,6 +356,16 @@ class PostgresStore(Store):
         assert self._ear is not None
         await asyncio.wrap_future(self._ear.enlist(worker))
 
+    async def restore(self) -> int:
+        self._ready()
+        if self._read_only is not None:
+            raise self._read_only
+        assert self._link is not None
+        how = claims.Claims(self._link, self._given, self._grace_seconds, self._synced)
+        seized, number = await self._read(how.restore)
+        self._wrote(number)
+        return seized
+
     # -- reading
 
     async def _read(self, reading: Callable[[Connection], T]) -> T:

@@ -14,6 +14,7 @@ import psycopg
 from msgspec import Struct
 from msgspec.structs import replace as evolve
 
+from perdure.clock import SECOND
 from perdure.errors import ConnectionLost
 from perdure.store.postgres import keyed, signs
 from perdure.store.postgres.connection import (
@@ -29,8 +30,8 @@ from perdure.store.postgres.connection import (
 )
 from perdure.store.postgres.doubt import took_place
 from perdure.store.postgres.transaction import COLUMNS, HELD_UP_SECONDS, Proof, absent, new_key, set_runs
-from perdure.store.protocol import NEVER, Claim, Claimed
-from perdure.store.standing import Standing, served
+from perdure.store.protocol import NEVER, RESTORER, Claim, Claimed
+from perdure.store.standing import SEIZED_SECONDS, Standing, at_work, served
 from perdure.store.turns import Candidate, Lane, Turns, wants
 
 PARKED_AT_ONCE = 1000
@@ -117,6 +118,14 @@ _HELD_UP = str(round(HELD_UP_SECONDS * 1000))
 _PROOF = "SELECT 1 FROM perdure_run WHERE run_id = %s AND epoch = %s AND holder = %s"
 
 
+_SEIZE = """
+    UPDATE perdure_run SET epoch = epoch + 1,
+           claims = claims + CASE WHEN held AND holder IS NOT DISTINCT FROM %s THEN 0 ELSE 1 END,
+           holder = %s, held = true, died = false, parked_at = 0, lease_until = %s, updated_at = %s
+    WHERE NOT terminal
+"""
+
+
 class Claims(Struct):
     """How a store claims: `given` is the clock of one whose time a test moves."""
 
@@ -140,6 +149,30 @@ class Claims(Struct):
                 return self._claim(connection, claim, doubts)
         finally:
             connection.remove_notice_handler(heard)
+
+    def restore(self, connection: Connection) -> tuple[int, int]:
+        """See `Store.restore`; and the number of the change. After a lost answer it may be done again."""
+        doubts: list[object] = []
+
+        def heard(notice: psycopg.errors.Diagnostic) -> None:
+            if in_doubt(notice):
+                doubts.append(notice)
+
+        connection.add_notice_handler(heard)
+        try:
+            with connection.transaction():
+                connection.execute(_BEGIN, (new_key(), _HELD_UP))
+                if self.synced:
+                    connection.execute("SET LOCAL synchronous_commit = on")
+                (clock,) = one(connection.execute(f"SELECT {NOW}"))
+                seized = _seized(connection, self.given() if self.given else clock)
+            (number,) = one(connection.execute("SELECT nextval('perdure_change')"))
+        finally:
+            connection.remove_notice_handler(heard)
+        if doubts:
+            what = f"no standby of {self.link.address.shown} confirms"
+            raise ConnectionLost(what, passing=True, unknown=True)
+        return seized, number
 
     def _claim(
         self, connection: Connection, claim: Claim, doubts: list[object]
@@ -184,6 +217,16 @@ class Claims(Struct):
             return -1
         what = f"a claim on {self.link.address.shown} was not committed"
         raise ConnectionLost(what, passing=True, unknown=False)
+
+
+def _seized(connection: Connection, now: int) -> int:
+    """Lease every open run to the one who restores, inside a transaction. Raises WorkerTaken."""
+    alive = connection.execute(signs.ALIVE).fetchone()
+    if alive is not None:
+        raise at_work(str(alive[0]))
+    connection.execute(signs.FORGET_ALL)
+    until = now + round(SEIZED_SECONDS * SECOND)
+    return connection.execute(_SEIZE, (RESTORER, RESTORER, until, now)).rowcount
 
 
 class _Taken:

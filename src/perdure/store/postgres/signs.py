@@ -23,6 +23,12 @@ _LOCKED = """
                   AND (l.classid::bigint << 32) | l.objid::bigint = w.key
                   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))
 """
+ALIVE = f"SELECT w.worker FROM perdure_worker w WHERE {_LOCKED} LIMIT 1"
+"""A worker whose lock somebody holds."""
+
+FORGET_ALL = "DELETE FROM perdure_worker"
+"""For a store that was brought back: whoever worked in it is elsewhere, or dead."""
+
 _UNLOCKED = f"SELECT w.worker, w.key, w.missed_at FROM perdure_worker w WHERE NOT {_LOCKED}"
 _MISS = "UPDATE perdure_worker SET missed_at = %s WHERE worker = %s AND missed_at IS NULL"
 _BACK = "UPDATE perdure_worker SET missed_at = NULL WHERE worker = %s RETURNING 1"

@@ -346,6 +346,9 @@ class SQLiteStore(Store):
     async def release(self, run_id: str, epoch: int) -> None:
         await self._write(lambda tx: claims.release(tx, run_id, epoch), reserve=True)
 
+    async def restore(self) -> int:
+        return await self._write(lambda tx: claims.restore(tx, self._signs))
+
     async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
         left = tuple(tombstones)
         await self._write(lambda tx: tx.drop(run_id, left), reserve=True)

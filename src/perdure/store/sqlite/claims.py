@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import apsw
 from msgspec.structs import replace
 
+from perdure.clock import SECOND
 from perdure.errors import NoSuchRun, RunGone
-from perdure.store.protocol import NEVER, PRIORITIES, Claim, Claimed
+from perdure.store.protocol import NEVER, PRIORITIES, RESTORER, Claim, Claimed
 from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.keyed import awaited, leap, taken
 from perdure.store.sqlite.transaction import Entry, Transaction
-from perdure.store.standing import served
+from perdure.store.standing import SEIZED_SECONDS, at_work, served
 from perdure.store.turns import Candidate, Lane, Turns, wants
 
 _FREE = "FROM perdure_run INDEXED BY perdure_run_free WHERE terminal = 0 AND held = 0"
@@ -50,6 +51,11 @@ _KEYS_OF = (
     "SELECT DISTINCT limit_key FROM perdure_run INDEXED BY perdure_run_holder"
     " WHERE terminal = 0 AND held = 1 AND holder = ? AND limit_key <> ''"
 )
+_SEIZE = """
+    UPDATE perdure_run SET epoch = epoch + 1, claims = claims + (held = 0 OR holder IS NOT ?), holder = ?,
+           held = 1, died = 0, parked_at = 0, lease_until = ?, updated_at = ?
+    WHERE terminal = 0
+"""
 _BURY = "UPDATE perdure_run SET held = 0, died = 1 WHERE terminal = 0 AND held = 1 AND holder = ?"
 
 PARKED_AT_ONCE = 1000
@@ -199,6 +205,18 @@ def release(tx: Transaction, run_id: str, epoch: int) -> None:
         return
     if entry.standing.release(epoch, tx.now):
         tx.changed(entry)
+
+
+def restore(tx: Transaction, signs: Signs) -> int:
+    """See `Store.restore`."""
+    for worker in signs.all():
+        if not signs.is_dead(worker):
+            raise at_work(worker)
+    tx.flush()
+    until = tx.now + round(SEIZED_SECONDS * SECOND)
+    tx.connection.execute(_SEIZE, (RESTORER, RESTORER, until, tx.now))
+    tx.forget()
+    return tx.connection.changes()
 
 
 def due(connection: apsw.Connection, claim: Claim, now: int, signs: Signs) -> int:

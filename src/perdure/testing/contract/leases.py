@@ -6,7 +6,7 @@ import asyncio
 
 from perdure.clock import SECOND
 from perdure.errors import StaleEpoch
-from perdure.store.protocol import NEVER, Batch, Claim, RowChange
+from perdure.store.protocol import NEVER, RESTORER, Batch, Claim, Query, RowChange
 from perdure.testing.contract.trial import Promises, Trial, events, message, new_run, promise, refused
 
 
@@ -31,6 +31,37 @@ class LeasePromises(Promises):
         ids = [run_id for some in got for run_id in some]
         assert sorted(ids) == [f"r{number}" for number in range(10)]
         assert await trial.store.claim(Claim("w9", 30, run_id="r3")) == ()
+
+    @promise
+    async def test_a_store_that_is_brought_back_leaves_no_lease_and_lets_nobody_claim(
+        self, trial: Trial
+    ) -> None:
+        store = trial.store
+        for name in ("free", "leased", "waits", "ended"):
+            await trial.new_run(name, due_at=NEVER if name == "waits" else 0)
+        await store.claim(Claim("w1", 30, run_id="leased"))
+        await store.claim(Claim("w1", 30, run_id="ended"))
+        ended = RowChange(status="succeeded", terminal=True)
+        await store.append(Batch("ended", 1, 1, row=ended, release=True))
+        assert await store.restore() == 3
+        with refused(StaleEpoch):
+            await store.append(Batch("leased", 1, 1, events(2, 2)))
+        assert await store.renew("w1", ["leased"], 30) == frozenset()
+        await store.deliver(message("waits", "m"))
+        trial.clock.advance(10 * 365 * 86_400)
+        assert await store.claim(Claim("w2", 30, limit=9)) == ()
+        assert await store.claim(Claim("w2", 30, run_id="waits")) == ()
+        rows = {row.run_id: row for row in await store.list(Query())}
+        assert {name: (row.worker, row.epoch) for name, row in rows.items()} == {
+            "free": (RESTORER, 1),
+            "leased": (RESTORER, 2),
+            "waits": (RESTORER, 1),
+            "ended": (None, 1),
+        }
+        assert await store.restore() == 3, "again, for one that did not finish"
+        await store.append(Batch("leased", 3, 1, events(2, 2), release=True))
+        (claimed,) = await store.claim(Claim("w2", 30, limit=9))
+        assert (claimed.row.run_id, claimed.row.epoch, claimed.row.claims) == ("leased", 4, 2)
 
     @promise
     async def test_nothing_is_claimed_before_it_is_due(self, trial: Trial) -> None:

@@ -9,13 +9,13 @@ import asyncio
 import random
 import types
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextvars import Context, ContextVar
 from typing import Any, Protocol, cast
 
 from perdure.errors import StoreClosed
 from perdure.store.memory import MemoryStore
-from perdure.store.protocol import Store
+from perdure.store.protocol import Claimed, Store
 
 process_scope: ContextVar[Process | None] = ContextVar("process", default=None)
 
@@ -28,6 +28,9 @@ class Place(Protocol):
 
     def note(self, batch: Any) -> None:
         """A batch was accepted."""
+
+    def took(self, process: Process, claimed: Sequence[Claimed]) -> None:
+        """A process was given these leases."""
 
     def start(self, coro: Coroutine[Any, Any, Any]) -> None:
         """Begin something that is no process's own."""
@@ -45,6 +48,9 @@ class Process:
         self.name = name
         self.worker = ""
         self.dead = False
+        self._loop = asyncio.get_running_loop()
+        self.died_at = 0.0
+        self.able_since = self._loop.time()  # alive, and not standing still
         self.tasks: set[asyncio.Task[Any]] = set()
         self._slow = SlowStore(place, self)
         self.store = cast(Store, self._slow)
@@ -55,6 +61,7 @@ class Process:
     def kill(self) -> None:
         """From this moment it does nothing more."""
         self.dead = True
+        self.died_at = self._loop.time()
         self.over.set()
         self._thawed.set()
         self._slow.fail()
@@ -64,7 +71,11 @@ class Process:
     def freeze(self, seconds: float) -> None:
         """It stands still for so long."""
         self._thawed.clear()
-        asyncio.get_running_loop().call_later(seconds, self._thawed.set)
+        self._loop.call_later(seconds, self._thaw)
+
+    def _thaw(self) -> None:
+        self.able_since = self._loop.time()
+        self._thawed.set()
 
     @property
     def frozen(self) -> bool:
@@ -146,7 +157,12 @@ class SlowStore:
         return await self._put(lambda: self._place.store.deliver(message))
 
     async def claim(self, claim: Any) -> Any:
-        return await self._put(lambda: self._place.store.claim(claim))
+        return await self._put(lambda: self._claim(claim))
+
+    async def _claim(self, claim: Any) -> Any:
+        claimed = await self._place.store.claim(claim)
+        self._place.took(self._process, claimed)
+        return claimed
 
     async def renew(self, worker: str, run_ids: Any, lease_seconds: float) -> Any:
         return await self._put(lambda: self._place.store.renew(worker, run_ids, lease_seconds))

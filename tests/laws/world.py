@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -20,17 +20,20 @@ from typing import Any, ClassVar
 
 from perdure import codec
 from perdure.agent import Agent, current_call
+from perdure.clock import SECOND
 from perdure.errors import NothingToResolve, RunEnded
 from perdure.host import Runtime
 from perdure.journal import history, load, verify
 from perdure.runtime.birth import trace_of
 from perdure.runtime.boundary import set_hook
+from perdure.runtime.standstill import Standstill
 from perdure.state import events as e
 from perdure.state.fold import fold_all
 from perdure.state.record import RunRecord
 from perdure.store.memory import MemoryStore
-from perdure.store.protocol import Message, Query
+from perdure.store.protocol import Claimed, Message, Query
 from perdure.testing.account import misread
+from perdure.testing.clock import START
 from perdure.testing.oracle import Act, offences
 from perdure.timeline.spending import NAMES
 from tests.laws.process import Dead, Process, process_scope, task_factory
@@ -39,6 +42,8 @@ from tests.laws.virtual import LoopClock, VirtualLoop
 
 LEASE_SECONDS = 6.0
 FIRST = asyncio.FIRST_COMPLETED
+TAKEOVER_SECONDS = 1.0
+"""So long after a lost lease has ended somebody who is able to must have taken its run over."""
 STOP_SECONDS = 600.0
 CALM_SECONDS = 600.0
 """From then on nothing bad happens any more, and whatever has not ended must end."""
@@ -61,6 +66,13 @@ class Chances:
     stop: float = 0.0
     cancel: float = 0.1
     frozen: tuple[float, ...] = (1.0, 5.0, 20.0, 60.0)
+
+
+class _Unwatched(Standstill):
+    """No watch over the event loop: its thread and its timer would measure real time, which stands still."""
+
+    def begin(self) -> None:
+        """There is nothing to watch."""
 
 
 _now: list[World] = []  # the world that lives, if any
@@ -102,6 +114,10 @@ class World:
         self.moved: set[tuple[str, str]] = set()
         self.cancel_accepted: set[str] = set()
         self.intended_after_cancel: list[tuple[str, str]] = []
+        self.late: list[str] = []
+        self.stale: list[str] = []
+        self.takeovers: list[float] = []
+        self._epochs: dict[str, int] = {}
         self._noted: dict[str, int] = {}
         self.found: list[str] = []
         self._own: set[asyncio.Task[Any]] = set()
@@ -218,11 +234,9 @@ class World:
             process.store, [self.agent], workers=8, clock=self.clock, lease_seconds=LEASE_SECONDS
         )
         process.worker = runtime.host.worker
-        try:
-            async with runtime:
-                await stop.wait()
-        finally:  # a killed process takes its threads along, however it unwinds
-            runtime.host.leases._standstill.end()
+        runtime.host.leases._standstill = _Unwatched()
+        async with runtime:
+            await stop.wait()
 
     async def _until_ended(self, process: Process, life: asyncio.Task[None], stop: asyncio.Event) -> None:
         asked = 0.0
@@ -332,7 +346,8 @@ class World:
                 said.append("it is not in the one trace that its id tells")
             said += self._ending(run_id, program, record)
             found += [f"seed {self.seed}, {run_id}: {what}" for what in said]
-        found += [f"seed {self.seed}: {what}" for what in (*self._rows_moved(), *self._acted_late())]
+        more = (*self._rows_moved(), *self._acted_late(), *self.stale, *self.late)
+        found += [f"seed {self.seed}: {what}" for what in more]
         return found
 
     def _ending(self, run_id: str, program: Program, record: RunRecord) -> Iterator[str]:
@@ -368,6 +383,9 @@ class World:
         """A batch was accepted by the store: remember what the judgement needs, in the order in which it
         was.
         """
+        if batch.epoch < self._epochs.get(batch.run_id, 0):
+            newest = self._epochs[batch.run_id]
+            self.stale.append(f"{batch.run_id} was written to under epoch {batch.epoch}, after {newest}")
         for stored in self._read(batch):
             body = stored.body
             match body:
@@ -383,6 +401,31 @@ class World:
         for stored in self.store._runs[batch.run_id].events[seen:]:
             yield codec.unpack(stored.data, e.Event)
         self._noted[batch.run_id] = len(self.store._runs[batch.run_id].events)
+
+    # -- leases
+
+    def took(self, process: Process, claimed: Sequence[Claimed]) -> None:
+        """A process was given these leases: each above all that were given before, and none of them late.
+
+        A lease that was lost is free when it ends by the clock, or when its holder's death is noticed.
+        Whoever takes it over could do so from that moment on, or since it is able to (its store may need a
+        second more to notice a thaw).
+        """
+        now = self.loop.elapsed
+        for one in claimed:
+            run_id, epoch = one.row.run_id, one.row.epoch
+            if epoch <= self._epochs.get(run_id, 0):
+                self.stale.append(f"epoch {epoch} of {run_id} was given twice")
+            self._epochs[run_id] = epoch
+            if not one.previous_until:
+                continue  # it had been given back
+            ended = (one.previous_until - START) / SECOND
+            if one.died:  # which was noticed at once
+                ended = next(other.died_at for other in self.processes if other.worker == one.previous)
+            waited = now - max(ended, process.able_since + 1.0)
+            self.takeovers.append(waited)
+            if waited > TAKEOVER_SECONDS:
+                self.late.append(f"{run_id} was taken over {waited:.2f} s after its lease had ended")
 
     # -- the whole
 

@@ -361,7 +361,7 @@ class PostgresStore(Store):
         if self._read_only is not None:
             raise self._read_only
         assert self._link is not None
-        how = claims.Claims(self._link, self._given, self._grace_seconds, self._synced)
+        how = claims.Claims(self._link, self._given, self._grace_seconds, self._scan, self._synced)
         seized, number = await self._read(how.restore)
         self._wrote(number)
         return seized

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.errors import InboxMoved
 from perdure.runtime.listening import Driven, listen
 from perdure.state import events as e
 from perdure.state.record import RunRecord
+from perdure.store.protocol import Appended, Batch
 from tests.unit.runtime.stage import RUN, Lagging, Stage, World, agent
 
 SEEDS = range(12)
@@ -93,29 +96,74 @@ async def test_what_is_durable_is_told_once_and_in_order(seed: int, stage: Stage
     assert listener.commits
 
 
-async def test_nothing_is_told_before_it_is_durable(memory: Stage) -> None:
-    """On a store whose disk is slow."""
-    slow = memory.wrap(Lagging(memory.store, 0.01))
-    listener = Listener()
+class Noting:
+    """A store that notes up to which event each run is durable, and refuses the first `moved` fenced writes
+    as if a message had come.
+    """
 
-    class Early(Listener):
-        def happened(self, events: Sequence[e.Event], record: RunRecord) -> None:
-            stored = slow.below._runs[RUN].row.seq if hasattr(slow.below, "_runs") else record.seq
-            assert events[-1].seq <= stored
-            super().happened(events, record)
+    def __init__(self, below: Any, moved: int = 0) -> None:
+        self.below = below
+        self.moved = moved
+        self.durable: dict[str, int] = {}
 
-    listener = Early()
+    def append(self, batch: Batch) -> asyncio.Future[Appended]:
+        """Write, or refuse."""
+        if batch.inbox_seen is not None and self.moved:
+            self.moved -= 1
+            refused: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+            refused.set_exception(InboxMoved("a message has come", run_id=batch.run_id))
+            return refused
+        future: asyncio.Future[Appended] = self.below.append(batch)
+        if future.done():
+            self._note(batch, future)
+        else:
+            future.add_done_callback(lambda done: self._note(batch, done))
+        return future
+
+    def _note(self, batch: Batch, done: asyncio.Future[Appended]) -> None:
+        self.durable[batch.run_id] = done.result().seq
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.below, name)
+
+
+class Early(Listener):
+    """Hears only what the store has said is durable."""
+
+    def __init__(self, store: Noting) -> None:
+        super().__init__()
+        self.store = store
+
+    def happened(self, events: Sequence[e.Event], record: RunRecord) -> None:
+        """Compare."""
+        assert events[-1].seq <= self.store.durable[RUN]
+        super().happened(events, record)
+
+
+@pytest.mark.parametrize("moved", [0, 1, 3])
+async def test_nothing_is_told_before_it_is_durable(moved: int, memory: Stage) -> None:
+    """On a store whose disk is slow, and that refuses intents: what was refused is never told."""
+    store = memory.wrap(Noting(Lagging(memory.store, 0.01), moved))
+    listener, world = Early(store), World()
     end = listen(listener)
 
     @perdure.tool(effect="read")
     async def look(number: int) -> int:
         return number
 
+    @perdure.tool()
+    async def pay(number: int) -> int:
+        return int(world.act(number))
+
     async def step(run: Any) -> None:
-        run.finish([await look(number) for number in range(5)])
+        seen = [await look(number) for number in range(5)]
+        await run.gather(pay(1), pay(2))
+        run.finish(seen)
 
     try:
-        assert (await memory.run(agent(step, look))).status == "succeeded"
+        assert (await memory.run(agent(step, look, pay))).status == "succeeded"
     finally:
         end()
+    assert not store.moved
     assert [event.seq for event in listener.told] == list(range(2, 2 + len(listener.told)))
+    assert listener.told == (await memory.events())[1:]

@@ -238,6 +238,7 @@ async def test_reads_that_are_forgotten_and_made_again_have_spans_of_their_own(
     by_id = whole(tale.spans)
     assert len(tale.all("execute_tool look")) == 6
     assert {above(span, by_id) for span in tale.all("execute_tool look")} == {"step 1"}
+    assert [about(span).get("perdure.epoch") for span in tale.all("execute_tool look")] == [1, 1, 2, 2, 3, 3]
     events = [event.name for event in tale.one("step 1").events]
     assert events.count("perdure.step.restarted") == 2
 

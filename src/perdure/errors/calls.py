@@ -219,6 +219,19 @@ class PremiseUnread(CallError):
     )
 
 
+class NotAwaited(CallError):
+    """A step has returned and left a call that it had not awaited.
+
+    `tools` names what was called; none of it was made.
+    """
+
+    code = "T222"
+    default_safe = "The call was not made; the step is not committed, and the run is held."
+    default_remedy = (
+        "await it: await pay(5); several at once: await run.gather(pay(5), mail(to)); then perdure retry RUN"
+    )
+
+
 class ChildFailed(CallError):
     """A run that this step spawned has ended without a result.
 

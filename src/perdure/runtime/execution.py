@@ -1,14 +1,13 @@
 """One execution of a step function: its branches, what blocks it, and how it unwinds.
 
 A step is executed once live, again after each suspension or crash (its recorded calls served), and once more
-when it
-is checked. No branch cancels another: the step unwinds when every branch is finished or blocked.
+when it is checked. No branch cancels another: the step unwinds when every branch is finished or blocked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -99,6 +98,7 @@ class Live(Struct, frozen=True):
 class Execution:
     """The state of one execution.
 
+    `called`: the calls that the step has made, by their tools' names, awaited or not.
     `mismatch` is the event that the code no longer agrees with, `sides` both sides of that, `place` the line
     of code; `broken` why nothing new can be intended.
     `wake_at`: when a blocked branch can go on at the latest, whatever comes. `blocked_at`: up to which
@@ -116,6 +116,7 @@ class Execution:
     undoing: bool = False
     committed: bool = False
     ending: Ending | None = None
+    called: list[tuple[str, Coroutine[Any, Any, Any]]] = field(default_factory=list)
     holds: list[e.RunHeld] = field(default_factory=list)
     wake_at: list[int] = field(default_factory=list)
     blocked_at: int | None = None

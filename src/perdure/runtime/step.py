@@ -9,11 +9,12 @@ import asyncio
 import inspect
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any
 
 from perdure import codec
@@ -38,6 +39,7 @@ from perdure.codec.redaction import redacted, refuse_leak
 from perdure.errors import (
     BadArguments,
     CallOutsideStep,
+    NotAwaited,
     NotStorable,
     PerdureError,
     ShapeMismatch,
@@ -67,7 +69,13 @@ class StepScope:
         """Whether the step hears again what it heard before, or is executed only to be compared."""
         return self._execution.replay.retold or self._execution.checking
 
-    async def invoke(self, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
+    def invoke(self, tool: Tool[..., Any], args: dict[str, Any]) -> Coroutine[Any, Any, Any]:
+        """The call, to be awaited; the step that forgets to is told so (`_all_awaited`)."""
+        call = self._made(tool, args)
+        self._execution.called.append((tool.name, call))
+        return call
+
+    async def _made(self, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
         """Make the call at the place where the running branch is."""
         if self._execution.over:
             raise CallOutsideStep(f"{tool.name} was called after its step had ended", where=tool.source)
@@ -403,6 +411,7 @@ async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) ->
             raise branch.unwinding
         if branch.unwinding is not None:
             raise SwallowedSignal(str(branch.unwinding))
+        _all_awaited(execution)
     except Exception as error:
         if branch.unwinding is not None:  # answered by an error of the step's own: it unwinds all the same
             raise branch.unwinding from error
@@ -412,6 +421,17 @@ async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) ->
         current_steps.leave()
         for variable, token in tokens:
             variable.reset(token)
+
+
+def _all_awaited(execution: Execution) -> None:
+    """Python itself only warns of a call that was forgotten, and the run would go on without it."""
+    forgotten = {name: call for name, call in execution.called if getcoroutinestate(call) == CORO_CREATED}
+    if not forgotten:
+        return
+    tools = tuple(forgotten)
+    for _, call in execution.called:
+        call.close()
+    raise NotAwaited(f"the step has returned and not awaited what it called: {', '.join(tools)}", tools=tools)
 
 
 class SwallowedSignal(Signal):

@@ -121,6 +121,31 @@ async def test_an_act_that_failed_is_not_made_again_and_the_hold_says_so(stage: 
     assert not await stage.bodies(e.StepRestarted)
 
 
+async def test_a_call_that_was_not_awaited_is_told(stage: Stage) -> None:
+    """The run does not go on without it, and whoever mends the step carries on from the record."""
+    world, mended = World(), [False]
+
+    @perdure.tool()
+    async def pay(cents: int) -> str:
+        return str(world.act(f"paid {cents}"))
+
+    async def step(run: Any) -> None:
+        first = await pay(5)
+        call = pay(6)
+        run.finish([first, await call] if mended[0] else first)
+
+    made = agent(step, pay)
+    held = await stage.run(made)
+    assert held.reason == "step-error"
+    assert held.detail.startswith(
+        "[T222] NotAwaited: the step has returned and not awaited what it called: pay"
+    )
+    assert len(world) == 1
+    mended[0] = True
+    assert (await retried(stage, made)).unwrap() == ["paid 5", "paid 6"]
+    await stage.blameless(world)
+
+
 async def test_nothing_is_made_again_before_an_act(stage: Stage) -> None:
     """What the act followed stays as it was served."""
     shop = Shop(broken=True)

@@ -140,7 +140,9 @@ def _meant(past: Past, question: str | None) -> tuple[WaitRecord | None, WaitErr
         return None, NoSuchQuestion(f"run {run_id} asks nothing now", run_id=run_id)
     places = ", ".join(f"{wait.path} ({wait.name[:60]})" for wait in asked)
     what = f"run {run_id} asks several questions, at {places}"
-    return None, NoSuchQuestion(what, remedy="say which one is answered", run_id=run_id)
+    return None, NoSuchQuestion(
+        what, remedy=f"perdure answer {run_id} VALUE --question {asked[0].path}", run_id=run_id
+    )
 
 
 async def _answered_before(store: Store, run_id: str, path: str) -> WaitError | None:

@@ -460,7 +460,7 @@ class Agent(Generic[S, G, R]):
             if self._goal is not str:
                 raise self._bad(
                     f"nothing says how its first state is made of a {_type_name(self._goal)}",
-                    'start=lambda goal: {"messages": [...]}, or state=dict for a step that keeps other things',
+                    'start=lambda goal: {"messages": [...]}, or state=dict for a step of your own',
                 )
             return _first_message
         required = _required(get_origin(state) or state)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from perdure.runtime.chunks import Chunk, Reset
     from perdure.runtime.forecast import Forecast, Preflight
     from perdure.timeline.replayed import Replayed, Replays
+    from perdure.timeline.simulated import Simulated
 
 __all__ = [
     "FOREVER",
@@ -83,6 +84,7 @@ __all__ = [
     "Run",
     "Runtime",
     "Secret",
+    "Simulated",
     "Tool",
     "Unknown",
     "Usage",
@@ -106,9 +108,9 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a
         from perdure import agent, host
         from perdure.codec import secret
         from perdure.runtime import forecast
-        from perdure.timeline import replayed
+        from perdure.timeline import replayed, simulated
 
-        for room in (agent, host, secret, forecast, replayed):
+        for room in (agent, host, secret, forecast, replayed, simulated):
             globals().update({own: getattr(room, own) for own in __all__ if hasattr(room, own)})
         return globals()[name]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
 from perdure import codec
@@ -59,6 +59,9 @@ from perdure.timeline.moment import moment_of
 from perdure.timeline.replayed import Replayed, Replays
 from perdure.timeline.replays import Choice, replay, replay_all
 from perdure.timeline.replays import since as started_since
+from perdure.timeline.simulate import simulate
+from perdure.timeline.simulated import Simulated
+from perdure.timeline.simulation import NO_GOAL, Given, StandIn
 from perdure.worker import Worker
 
 log = logging.getLogger("perdure.host")
@@ -320,6 +323,27 @@ class Runtime(Desk):
         agents = list(self.agents.values())
         choice = Choice(started_since(self.clock, since), tuple(statuses))
         return await replay_all(self.store, agents, self.clock, choice, seconds=seconds, progress=progress)
+
+    async def simulate(
+        self,
+        run_id: str,
+        *,
+        at: int = 0,
+        goal: Any = NO_GOAL,
+        stand_ins: Mapping[str, StandIn] = MappingProxyType({}),
+        anew: Collection[str] = (),
+        live: Collection[str] = (),
+    ) -> Simulated:
+        """What today's code would do in the place of a run, its tools never acting; nothing is written.
+
+        A call that the run made too, with the same arguments, comes to what it came to then. For any other
+        `stand_ins` say, by the names of tools, models, signals, questions and children's agents; where
+        nothing does, it stops. `anew`: names whose recorded outcomes are not used. `live`: models that are
+        really asked. `at`: begin after this event; `goal`: another one. Raises NotServed, StepHangs,
+        BadPoint, NoSuchRun, RunGone, Damaged.
+        """
+        given = Given(at, goal, stand_ins, frozenset(anew), frozenset(live))
+        return await simulate(self.store, list(self.agents.values()), self.clock, run_id, given)
 
     async def migrate(
         self,

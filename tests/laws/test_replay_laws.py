@@ -1,4 +1,4 @@
-"""Law 14 for replay: it writes and sends nothing, and unchanged code agrees with every history.
+"""Law 14 for replay and simulate: they write and send nothing, and unchanged code agrees with every history.
 
 Random programs and families, with crashes, lost answers, cancels, budgets and people, are lived through; then
 all runs are replayed by the same program whose tools raise when they are called, from a store that raises
@@ -25,6 +25,8 @@ from perdure.runtime.rehearsal import Unwritten
 from perdure.store.protocol import Query
 from perdure.timeline.replayed import Replays
 from perdure.timeline.replays import Choice, replay_all
+from perdure.timeline.simulate import simulate
+from perdure.timeline.simulation import Given
 from tests.laws.families import FamilyWorld
 from tests.laws.programs import draw_family, draw_program, interpreter
 from tests.laws.world import Chances, World
@@ -207,3 +209,23 @@ def test_control_a_replay_that_writes_is_noticed(monkeypatch: pytest.MonkeyPatch
 async def _sends(run: Any, first: Any) -> None:
     await first(run)
     await run._drive.journal.barrier()
+
+
+# ------------------------------------------------------------------------------------------- simulations
+
+
+@given(chances=CHANCES, seed=st.integers(0, 1 << 32))
+@settings(max_examples=EXAMPLES // 2, phases=(Phase.generate,))
+def test_unchanged_code_simulates_any_history(chances: Chances, seed: int) -> None:
+    """From the start and from any point of any run that ended by itself: the same calls, state and end."""
+    world = lived(seed, chances, 1)
+    chance, before = random.Random(seed), bytes_of(world)
+    store: Any = Walled(world.store)
+    for row, _ in before:
+        ends = row.status in ("succeeded", "failed")
+        for at in (0, chance.randint(1, row.seq - 2)) if row.seq > 2 else (0,):
+            found = asyncio.run(simulate(store, [unchanged()], SYSTEM, row.run_id, Given(at)))
+            assert found.same or not ends, f"seed {seed}, {row.run_id}@{at}: {found}"
+            assert not found.changes or not ends, f"seed {seed}, {row.run_id}@{at}: {found}"
+            assert set(found.counts) <= {"same", "missing"}, f"seed {seed}, {row.run_id}@{at}: {found}"
+    assert bytes_of(world) == before, f"seed {seed}: a simulation has written"

@@ -40,6 +40,18 @@ def load(text: str) -> Agent[Any, Any, Any]:
     return agents[0]
 
 
+def named_in(text: str) -> Any:
+    """What FILE.py:NAME or MODULE:NAME names, whatever it is. Raises AppNotFound."""
+    place, _, variable = text.rpartition(":")
+    if not _has_variable(text):
+        raise AppNotFound(f"{text} names nothing in a file", remedy="name it: FILE.py:NAME")
+    module = _module(place)
+    value = _attribute(module, variable)
+    if value is None:
+        raise AppNotFound(f"{variable} is not in {place}", remedy="name what is there: FILE.py:NAME")
+    return value
+
+
 def _has_variable(text: str) -> bool:
     """Whether a variable is named: the part after the last colon is a name, so that C:\\agent.py has none."""
     place, colon, variable = text.rpartition(":")

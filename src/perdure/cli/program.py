@@ -34,7 +34,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "budget",
     ),
     "Keep": ("export", "import", "prune", "compact"),
-    "Care": ("preflight", "replay", "migrate", "restore", "verify", "doctor", "explain"),
+    "Care": ("preflight", "replay", "simulate", "migrate", "restore", "verify", "doctor", "explain"),
     "Learn": ("lab",),
 }
 """Every command, in the order of the help page."""
@@ -51,6 +51,7 @@ _HOMES = {
     "signal": "messages",
     "preflight": "preflight",
     "replay": "replay",
+    "simulate": "simulate",
     "migrate": "migrate",
     "restore": "restore",
     "export": "keep",

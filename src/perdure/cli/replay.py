@@ -128,7 +128,7 @@ class _Work:
         """These runs and files, in their order."""
         began, found = SYSTEM.monotonic(), list[Replayed]()
         for number, name in enumerate(names, 1):
-            async with _holding(self.options, name) as (store, row):
+            async with holding(self.options, name) as (store, row):
                 with Replayer(store, self.agents, SYSTEM, self.seconds) as replayer:
                     found.append(await replayer.one(row))
             progress(number, len(names))
@@ -182,7 +182,7 @@ async def _some(
 
 
 @asynccontextmanager
-async def _holding(options: Options, name: str) -> AsyncIterator[tuple[Store, RunRow]]:
+async def holding(options: Options, name: str) -> AsyncIterator[tuple[Store, RunRow]]:
     """The store that holds a run, and its row: an exported file holds one."""
     path = Path(name)
     if is_exported(path):

@@ -102,7 +102,7 @@ async def _run(options: Options, order: Order) -> Outcome[Any] | None:
 
     agent = load(order.app)
     agent.validate()
-    goal = _goal(agent, order.goal) if order.goal is not None or _new_store(options) is not None else None
+    goal = goal_of(agent, order.goal) if order.goal is not None or _new_store(options) is not None else None
     if order.run_id is not None:
         check_id(order.run_id)
     _say_new(options)
@@ -111,7 +111,7 @@ async def _run(options: Options, order: Order) -> Outcome[Any] | None:
         if row is not None:
             order.run_id = row.run_id
         elif order.goal is None:
-            goal = _goal(agent, None)
+            goal = goal_of(agent, None)
         order.run_id = order.run_id or SYSTEM.new_id()
         _say(options, _opening(row, order, agent, runtime.store.url))
         if row is None or order.goal is not None:
@@ -162,7 +162,7 @@ async def _meant(runtime: Runtime, agent: Agent[Any, Any, Any], order: Order) ->
     return rows[0] if rows else None
 
 
-def _goal(agent: Agent[Any, Any, Any], text: str | None) -> Any:
+def goal_of(agent: Agent[Any, Any, Any], text: str | None) -> Any:
     """The goal as the agent's goal type has it:
 
     Text where it takes text, else JSON; its defaults if none is given.

@@ -11,6 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from perdure.errors import PerdureError
+
 WIDTH = 60
 """Characters of one value at most."""
 
@@ -53,6 +55,12 @@ def shown(value: Any, width: int = WIDTH) -> str:
     short.maxlevel = 4
     text = " ".join(short.repr(value).split())
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def error_words(error: Exception) -> str:
+    """An error in one line: its type, and what it says."""
+    said = error.what if isinstance(error, PerdureError) else str(error)
+    return f"{type(error).__name__}: {' '.join(said.split())[:300]}"
 
 
 def differences(one: Any, other: Any, at: str) -> list[tuple[str, Any, Any]]:

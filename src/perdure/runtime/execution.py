@@ -84,7 +84,8 @@ class Ending(Struct):
 class Live(Struct, frozen=True):
     """Where a rehearsed branch would ask for something that has no recorded outcome. `place`: file:line.
 
-    `recorded`: it was asked for before, and is still open. `wanted`: the `Wanted` of a call, None of a wait.
+    `recorded`: it was asked for before, and is still open. `wanted`: the `Wanted` of a call, the `Awaited` of
+    a wait, None of what is drawn.
     """
 
     path: str
@@ -208,7 +209,7 @@ class Execution:
     async def go_live(self, branch: Branch, path: str, what: str, wanted: Any = None) -> None:
         """Wait until everything recorded has been served; a checked or rehearsed one does nothing live.
 
-        `wanted`: the `Wanted` of a call.
+        `wanted`: as in `Live`.
         """
         await self.caught_up(branch)
         self.only_live(branch, path, what, wanted)
@@ -246,7 +247,8 @@ class Execution:
 
 def _asked(what: str, wanted: Any) -> str:
     """What is asked for, with its arguments if it is a call."""
-    return what if wanted is None else call_words(what, wanted.args)
+    args = getattr(wanted, "args", None)
+    return what if args is None else call_words(what, args)
 
 
 def here(execution: Execution) -> Branch:

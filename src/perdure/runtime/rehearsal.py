@@ -36,6 +36,7 @@ from perdure.runtime.reconcile import policy_of
 from perdure.runtime.resolved import unknown_hold, unlisted
 from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
+from perdure.runtime.waits import Awaited
 from perdure.state import events as e
 from perdure.state.fold import fold
 from perdure.state.record import RunRecord
@@ -308,7 +309,7 @@ async def _judged(execution: Execution, played: Played, about: Forecast) -> _Nex
     drive = execution.drive
     lives = execution.lives or []
     if isinstance(played.stopped, SwallowedSignal):
-        if any(live.wanted is None and live.what not in e.DRAWN for live in lives):  # it would wait there
+        if any(isinstance(live.wanted, Awaited) for live in lives):  # it would wait there
             return _held(about, signal_swallowed(drive.run_id)), ()
         note = "it catches the signal by which a step unwinds: it would be held if it had to wait there"
         about = evolve(about, notes=(*about.notes, note))

@@ -126,7 +126,7 @@ async def _closed(
         return wait.closed
     await execution.caught_up(branch)
     if wait is None or awaited.begins is not None:  # an open wait may be over by what is recorded: see below
-        execution.only_live(branch, path, named(awaited.kind, awaited.name))
+        execution.only_live(branch, path, named(awaited.kind, awaited.name), awaited)
     execution.forbid(branch)
     opened = None
     if wait is None:
@@ -151,7 +151,7 @@ async def _closed(
     await drive.journal.decide(close)
     wait = execution.record.waits[path]
     if not wait.closed:
-        execution.only_live(branch, path, words(wait))
+        execution.only_live(branch, path, words(wait), awaited)
         execution.suspend(branch, wait.deadline, f"waits for {words(wait)}")
     reached("wait.closed")
     return wait.closed

@@ -21,7 +21,7 @@ from perdure.journal import Past
 from perdure.recovery.migrations import Migrated
 from perdure.runtime import adoption as adopting
 from perdure.runtime.caller import line_of_error
-from perdure.runtime.difference import differences, shown, told
+from perdure.runtime.difference import differences, error_words, shown, told
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution
 from perdure.runtime.migrating import migrated
@@ -230,7 +230,7 @@ class Rerun:
             if (found := self._unasked(execution, played, then)) is not None:
                 return found
             where = line_of_error(played.error)
-            said = f"{type(played.error).__name__}: {played.error!s:.200}" + (f" ({where})" if where else "")
+            said = error_words(played.error) + (f" ({where})" if where else "")
             self.notes.append(f"its open step would go on to raise {said}")
         elif played.error is None and held is not None and held.reason == "step-error":
             self.notes.append("its open step no longer raises")
@@ -249,7 +249,7 @@ class Rerun:
 
 
 def _raised(aspect: Any, number: int, seq: int, error: Exception) -> Difference:
-    now = f"raises {type(error).__name__}: {error!s:.300}"
+    now = f"raises {error_words(error)}"
     what = "the start" if aspect == "start" else f"step {number}"
     return Difference(aspect, number, seq, "", "no error", now, f"{what} {now}", line_of_error(error))
 

@@ -12,6 +12,7 @@ _RUNTIME = "tests/unit/runtime"
 _STORE = "tests/unit/store"
 _COMMITS = "tests/unit/store/test_postgres_commits.py"
 _TABLES = "tests/unit/store/test_postgres_tables.py"
+_SERVERS = "tests/cases/test_postgres_cases.py"
 _WORKERS = "tests/unit/store/test_sqlite_workers.py"
 _STORES = "tests/bad_input/test_stores.py"
 _CODEC = "tests/unit/codec/test_value.py"
@@ -56,7 +57,7 @@ HELD: dict[str, tuple[str, ...]] = {
     "O-013": ("tests/golden/test_deployed.py::every_store_carries_on_what_was_written_then",),
     "O-014": (
         "tests/cases/test_schema_evolution.py::a_part_that_was_not_there_gets_its_default",
-        "tests/golden/test_stores.py::a_store_of_the_first_release_is_read_and_carried_on",
+        "tests/golden/test_stores.py::a_store_of_every_version_is_read_and_carried_on",
         "tests/unit/recovery/test_migrations.py::a_gap_is_found_where_it_is_declared_and_where_it_is_met",
     ),
     "O-015": ("tests/unit/journal/test_past.py::equal_large_values_are_kept_once",),
@@ -95,9 +96,11 @@ HELD: dict[str, tuple[str, ...]] = {
     "O-040": (
         f"{_RUNTIME}/test_kill.py::a_driver_that_stood_still_is_overtaken_and_its_late_result_is_kept",
         f"{_STORE}/test_sqlite_workers.py::a_stalled_worker_finds_itself_fenced_off",
+        f"{_STORE}/test_postgres_workers.py::a_stalled_worker_finds_itself_fenced_off",
     ),
     "O-041": (
         f"{_STORE}/test_sqlite_workers.py::one_machine_has_one_clock",
+        f"{_STORE}/test_postgres_workers.py::many_machines_have_the_databases_clock",
         f"{_RUNTIME}/test_leases.py::a_lease_that_cannot_be_renewed_is_given_up_before_it_ends",
     ),
     "O-042": (f"{_CONTRACT}/appends.py::nothing_follows_the_end",),
@@ -114,7 +117,10 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/cases/test_async_cancel_block.py::a_step_that_blocks_its_loop_loses_no_slot",
         f"{_RUNTIME}/test_leases.py::a_loop_that_stands_still_is_told_with_its_stack",
     ),
-    "O-047": (f"{_STORE}/test_sqlite_forks.py::four_children_and_their_parent_write_and_read_their_own",),
+    "O-047": (
+        f"{_STORE}/test_sqlite_forks.py::four_children_and_their_parent_write_and_read_their_own",
+        f"{_STORE}/test_postgres_workers.py::a_forked_child_has_connections_of_its_own",
+    ),
     "O-048": (f"{_RUNTIME}/test_calendars.py::hours_are_hours_when_the_clocks_change",),
     "O-049": (f"{_RUNTIME}/test_calendars.py::a_dated_run_is_started_once_a_day",),
     "O-050": (
@@ -139,10 +145,14 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/cases/test_approvals.py::a_nested_question_that_is_answered_is_not_asked_again",
         "tests/cases/test_approvals.py::a_nested_permission_that_is_given_is_not_asked_for_again",
     ),
-    "O-059": ("tests/unit/test_worker.py::a_store_that_fails_is_asked_again",),
+    "O-059": (
+        "tests/unit/test_worker.py::a_store_that_fails_is_asked_again",
+        f"{_SERVERS}::a_server_that_restarts_amid_recovery_loses_no_run",
+    ),
     "O-060": (
         f"{_WORKERS}::without_its_sign_of_life_a_dead_worker_loses_its_runs_with_the_lease",
         f"{_STORE}/test_sqlite_workers.py::the_same_name_started_again_is_another_worker",
+        f"{_STORE}/test_postgres_workers.py::the_same_name_started_again_is_another_worker",
     ),
     "O-061": ("tests/cases/test_stuck_orphaned.py::a_killed_workers_place_is_free_again",),
     "O-062": ("tests/cases/test_stuck_orphaned.py::a_worker_that_is_told_to_end_cancels_nothing",),
@@ -191,6 +201,8 @@ HELD: dict[str, tuple[str, ...]] = {
     ),
     "O-076": (f"{_COMMITS}::a_release_that_another_worker_answered_at_once_is_no_lost_lease",),
     "O-077": (f"{_COMMITS}::links_that_were_idle_and_ended_are_replaced",),
+    "O-078": (f"{_SERVERS}::a_worker_whose_listener_was_ended_still_gets_work",),
+    "O-094": (f"{_SERVERS}::a_loop_that_watches_no_sockets_is_enough",),
     "O-079": (
         "tests/bad_input/test_disk.py::a_disk_that_fills_up_in_an_act_loses_nothing",
         f"{_STORE}/test_sqlite_full.py::a_run_goes_on_where_it_was_once_there_is_room",
@@ -232,13 +244,10 @@ HELD: dict[str, tuple[str, ...]] = {
 """By case: the tests that hold it, as file::name without the `test_` in front."""
 
 WAITS: dict[str, str] = {
-    "O-059": "a server that restarts amid recovery",
-    "O-078": "a listener whose session is ended",
     "O-085": "forks",
     "O-086": "forks",
     "O-087": "forks",
     "O-091": "secrets",
     "O-092": "erasure",
-    "O-094": "another platform",
 }
 """By case: what it waits for. A case that is in both tables is held in part."""

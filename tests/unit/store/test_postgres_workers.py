@@ -117,6 +117,7 @@ async def test_a_worker_whose_connection_broke_comes_back_and_keeps_its_runs(tmp
 
 
 async def test_the_same_name_started_again_is_another_worker(tmp_path: Path) -> None:
+    """Field case O-060."""
     url = PLACE.at(tmp_path)
     async with opened(url) as store:
         with elsewhere(url, WORKER, "w1", 3600) as other:
@@ -149,7 +150,10 @@ async def test_an_orderly_end_is_no_death(tmp_path: Path) -> None:
 
 
 async def test_a_stalled_worker_finds_itself_fenced_off(tmp_path: Path) -> None:
-    """Stopped past its lease, overtaken, woken: its heartbeat, its result and its release change nothing."""
+    """Stopped past its lease, overtaken, woken: its heartbeat, its result and its release change nothing.
+
+    Field case O-040.
+    """
     url = PLACE.at(tmp_path)
     async with opened(url) as store:
         with elsewhere(url, STALLED) as other:
@@ -166,7 +170,10 @@ async def test_a_stalled_worker_finds_itself_fenced_off(tmp_path: Path) -> None:
 
 
 async def test_many_machines_have_the_databases_clock(tmp_path: Path) -> None:
-    """A machine whose own clock is two hours off neither steals a lease nor keeps one."""
+    """A machine whose own clock is two hours off neither steals a lease nor keeps one.
+
+    Field case O-041.
+    """
     url = PLACE.at(tmp_path)
     async with opened(url) as store:
         await store.create(new_run())
@@ -222,7 +229,10 @@ def _answer(ask: Callable[[], T]) -> Callable[[], Awaitable[T]]:
 
 
 async def test_a_forked_child_has_connections_of_its_own(tmp_path: Path) -> None:
-    """Neither the child's work nor its end disturbs its parent's sessions."""
+    """Neither the child's work nor its end disturbs its parent's sessions.
+
+    Field case O-047.
+    """
     url = PLACE.at(tmp_path)
     with elsewhere(url, FORKS) as other:
         assert other.hear() == "child wrote"

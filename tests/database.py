@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 _PREFIX = "perdure-test-postgres-"
-TABLES = ("run", "event", "snapshot", "blob", "inbox", "gone", "tombstone", "worker")
+TABLES = ("run", "event", "snapshot", "blob", "inbox", "gone", "tombstone", "key", "worker")
 _EXTRA = ("account", "mine")
 
 

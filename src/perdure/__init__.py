@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         tool,
         use,
     )
+    from perdure.codec.personal import Personal
     from perdure.codec.secret import Secret
     from perdure.host import Runtime
     from perdure.runtime.chunks import Chunk, Reset
@@ -71,6 +72,7 @@ __all__ = [
     "NotDone",
     "Outcome",
     "PerdureError",
+    "Personal",
     "Preflight",
     "PremiseChanged",
     "Price",
@@ -106,11 +108,11 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a
         if name not in __all__:
             raise AttributeError(f"module 'perdure' has no attribute {name!r}")
         from perdure import agent, host
-        from perdure.codec import secret
+        from perdure.codec import personal, secret
         from perdure.runtime import forecast
         from perdure.timeline import replayed, simulated
 
-        for room in (agent, host, secret, forecast, replayed, simulated):
+        for room in (agent, host, personal, secret, forecast, replayed, simulated):
             globals().update({own: getattr(room, own) for own in __all__ if hasattr(room, own)})
         return globals()[name]
 

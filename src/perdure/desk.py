@@ -15,6 +15,7 @@ from perdure import codec
 from perdure.agent import Agent, Principal, Tool
 from perdure.clock import Clock
 from perdure.codec.redaction import refuse_leak
+from perdure.codec.sealed import Seen, Vault
 from perdure.errors import (
     ApprovalError,
     ApprovalVoided,
@@ -37,6 +38,7 @@ from perdure.runtime.messages import foreseen
 from perdure.runtime.raising import check_part, check_raise, message_of, more_of
 from perdure.runtime.resolved import fit, resolvable, tool_of
 from perdure.runtime.retiring import retire
+from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
 from perdure.state.fold import fold
 from perdure.state.record import ApprovalRecord, CallRecord, RunRecord
@@ -111,7 +113,8 @@ class Desk:
         if failed is not None:
             verdict, value = "failed", codec.encode(codec.encode_error(RuntimeError(failed)))
         elif done is not ...:
-            verdict, value = "done", self._result(record, call, done)
+            with entered(await self._vault(run_id)):
+                verdict, value = "done", self._result(record, call, done)
         said = {"path": path, "attempt": call.attempt, "verdict": verdict, "value": value}
         data = {"by": by, "note": note, **said}
         await self._send(run_id, "resolve", data)
@@ -139,7 +142,15 @@ class Desk:
         came with other content, SignalUnfit (A417) where the run waits for another type, RunEnded, NoSuchRun.
         """
         who = senders.name_of(by)
-        return await senders.signal(self.store, self.clock, run_id, name, payload, sent_as=id, by=who)
+        with entered(await self._vault(run_id)):
+            return await senders.signal(self.store, self.clock, run_id, name, payload, sent_as=id, by=who)
+
+    async def _vault(self, run_id: str) -> Vault | None:
+        """The vault of a run that is there. Raises NoSuchRun, RunGone."""
+        if not Seen.personal:
+            return None
+        row = await self.store.row(run_id)
+        return await vault_of(self.store, run_id, make=not row.terminal)
 
     async def answer(
         self,
@@ -156,9 +167,10 @@ class Desk:
         question stays open, AlreadyAnswered (A413), AnswerLate (A414), NoSuchQuestion (A412), RunEnded.
         """
         who = senders.name_of(by)
-        return await senders.answer(
-            self.store, self.clock, run_id, value, question=question, sent_as=id, by=who
-        )
+        with entered(await self._vault(run_id)):
+            return await senders.answer(
+                self.store, self.clock, run_id, value, question=question, sent_as=id, by=who
+            )
 
     async def release(self, run_id: str, *, by: str, note: str = "") -> None:
         """Let a held run go on as it is. Raises NothingToResolve if it is not held."""
@@ -256,9 +268,11 @@ class Desk:
         refused = decisions.no_use(record, asked) or decisions.refusal(asked, decision, self.store.now())
         if refused is not None:
             raise refused
-        self._permitted(record, asked, by, run_id)
+        with entered(await self._vault(run_id)):
+            self._permitted(record, asked, by, run_id)
         if edit is not None:
-            decision = evolve(decision, edit=self._edited(record, asked, edit))
+            with entered(await self._vault(run_id)):
+                decision = evolve(decision, edit=self._edited(record, asked, edit))
         refuse_leak(decision.data, "the decision")
         message = Message(run_id, decision.message_id, verdict, decision.data)
         delivered = await self.store.deliver(message)

@@ -50,6 +50,7 @@ from perdure.runtime.manifest import refusal_of
 from perdure.runtime.preflight import STEP_SECONDS, preflight
 from perdure.runtime.raising import check_same
 from perdure.runtime.runner import drive
+from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
@@ -196,7 +197,8 @@ class Runtime(Desk):
         check_id(run_id)
         limits = (budget or Budget()).limits(agent.budget)
         begun = Circumstances(trace_of(run_id), principal_bytes(principal), budget=limits)
-        body = started(agent, goal, begun)
+        with entered(await vault_of(self.store, run_id, make=True)):
+            body = started(agent, goal, begun)
         reached("run.create")
         row, made = await self.store.create(new_run(run_id, body, self.clock.now()))
         reached("run.created")
@@ -267,11 +269,11 @@ class Runtime(Desk):
             for one in claimed:
                 left = await drive(self.host, agent, one, since, check=check)
                 if left is not None and left.ended is not None:  # nothing follows an end
-                    return outcome_of(agent, one.row, left, self._address)
+                    return await self._told(agent, one.row, left)
             row = await self.store.row(run_id)
             if row.terminal or (row.status == "held" and not row.pending and row.worker is None):
                 if left is not None and left.seq == row.seq:  # nobody has written since: no need to read it
-                    return outcome_of(agent, row, left, self._address)
+                    return await self._told(agent, row, left)
                 return await self._outcome(agent, run_id)
             pause = FOLLOW_SECONDS
             if row.worker is None and row.status == "waiting":
@@ -414,7 +416,11 @@ class Runtime(Desk):
 
     async def _outcome(self, agent: Agent[Any, Any, R] | None, run_id: str) -> Outcome[R]:
         past = await load(self.store, run_id)
-        return outcome_of(agent, past.row, past.record, self._address)
+        return await self._told(agent, past.row, past.record)
+
+    async def _told(self, agent: Agent[Any, Any, R] | None, row: RunRow, record: RunRecord) -> Outcome[R]:
+        with entered(await vault_of(self.store, row.run_id)):
+            return outcome_of(agent, row, record, self._address)
 
 
 def _ended_early(working: asyncio.Task[None]) -> None:

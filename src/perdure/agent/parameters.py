@@ -22,7 +22,7 @@ from perdure.agent.docstring import Told, read_docstring
 from perdure.agent.injection import Injected, Provider
 from perdure.codec import Shape, plain
 from perdure.codec.secret import Secret
-from perdure.errors import BadArguments, BadDeclaration, NotStorable, ShapeMismatch
+from perdure.errors import BadArguments, BadDeclaration, KeyMissing, NotStorable, ShapeMismatch
 
 REQUIRED = inspect.Parameter.empty
 """The default of a parameter that has none."""
@@ -177,6 +177,8 @@ class Parameters:
         for name, default in self.defaults.items():
             try:
                 plain(default)
+            except KeyMissing:  # personal data, which is sealed in a run alone
+                continue
             except NotStorable as error:
                 raise BadDeclaration(
                     f"{self.origin}: the default of {name!r} cannot be journaled: {error.what}",
@@ -401,6 +403,6 @@ def _show_default(schema: dict[str, Any], default: Any) -> None:
     """Tell a default that JSON can express."""
     try:
         shown = json.loads(json.dumps(plain(default), allow_nan=False))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, KeyMissing):
         return
     schema.setdefault("default", shown)

@@ -20,10 +20,11 @@ from perdure.codec.choice import Fixed, Maybe, Member, Union
 from perdure.codec.form import Array, Built, Entries, Form, Later, Loose, Members, Mode, Plain, Row
 from perdure.codec.hints import field_types, filled, forward
 from perdure.codec.modelform import ModelForm
+from perdure.codec.personal import Personal
 from perdure.codec.record import is_model
 from perdure.codec.recordform import DataclassForm, Field, NamedTupleForm, StructForm, TypedDictForm
 from perdure.codec.secret import Secret
-from perdure.codec.secretform import SecretForm
+from perdure.codec.secretform import PersonalForm, SecretForm
 from perdure.codec.single import single
 from perdure.errors import BadDeclaration
 
@@ -165,6 +166,9 @@ class Compiler:
     def _class(self, kind: type, tp: Any, args: tuple[Any, ...], mode: Mode) -> Form | None:
         if kind is Secret:
             return SecretForm(mode)
+        if kind is Personal:
+            inside = dataclasses.replace(mode, hashed=False)
+            return PersonalForm(self.form(args[0] if args else Any, inside), mode)
         if issubclass(kind, enum.Enum):
             return Member(kind, mode)
         if is_model(kind):

@@ -13,6 +13,9 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from perdure.codec.personal import opened
+from perdure.codec.sealed import Sealed, vault_scope
+
 _AS_TEXT = (datetime, date, time, timedelta, Decimal, UUID, bytes)
 
 _SHOWN = 80
@@ -26,6 +29,8 @@ def misfit(schema: dict[str, Any], value: object, where: str = "$") -> str:
 def _judge(schema: Any, value: object, where: str, defs: dict[str, Any]) -> str:
     if schema is True or not schema:
         return "" if schema is not False else f"{where} should not be there"
+    if type(value) is Sealed or schema.get("x-personal"):
+        return _personal(schema, value, where, defs)
     reference = str(schema.get("$ref", ""))
     if reference.startswith("#/$defs/"):
         return _judge(defs.get(reference.removeprefix("#/$defs/"), {}), value, where, defs)
@@ -41,6 +46,18 @@ def _judge(schema: Any, value: object, where: str, defs: dict[str, Any]) -> str:
     if kind is not None and not _is_of(kind, schema, value):
         return _told(where, _KINDS.get(kind, str(kind)), value)
     return _inside(schema, value, where, defs) or _limits(schema, value, where)
+
+
+def _personal(schema: dict[str, Any], value: Any, where: str, defs: dict[str, Any]) -> str:
+    """Personal data by its own type, in words that have nothing of it; no key: whoever reads it judges it."""
+    if not schema.get("x-personal"):
+        return f"{where} is personal data, where the code waits for other"
+    if type(value) is Sealed:
+        if vault_scope.get() is None:
+            return ""
+        value = opened(value).reveal()
+    wrong = _judge({name: word for name, word in schema.items() if name != "x-personal"}, value, where, defs)
+    return f"{where} holds personal data of another type than the code waits for" if wrong else ""
 
 
 def _same(one: object, other: object) -> bool:

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from perdure.codec.naming import found, step_of
+from perdure.codec.personal import opened
 from perdure.codec.plain import ATOMS, CHUNK, flat_copy
+from perdure.codec.sealed import Sealed
 
 Schema: TypeAlias = dict[str, Any]
 """A JSON schema, or a part of one."""
@@ -101,6 +103,8 @@ def fresh(plain: Any) -> Any:
         return _fresh_list(plain)
     if kind is tuple:
         return tuple([fresh(item) for item in plain])
+    if kind is Sealed:
+        return opened(plain)
     return set(plain) if kind is set else plain
 
 

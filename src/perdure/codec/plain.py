@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo
 
 from perdure.codec.naming import shown, step_of, type_name
 from perdure.codec.record import Reader, is_root_model, record_items, record_reader
+from perdure.codec.sealed import Sealed
 from perdure.codec.secret import Secret
 from perdure.errors import NotStorable
 
@@ -440,6 +441,7 @@ _EXACT: dict[type, Lower] = {
     uuid.UUID: _special,
     complex: _special,
     Secret: _special,
+    Sealed: _special,
     bytearray: _buffer,
     memoryview: _buffer,
     **dict.fromkeys(PATHS, _special),
@@ -466,6 +468,11 @@ _BASES: tuple[tuple[type, Lower], ...] = (
 """Subclasses, the more special base first (a datetime is a date)."""
 
 _LEARNED_MOST = 4096
+
+
+def register(kind: type, how: Lower) -> None:
+    """Lower instances of a type in this way from now on."""
+    _EXACT[kind] = _LOWER[kind] = how
 
 
 def _learn(kind: type) -> Lower:

@@ -19,7 +19,7 @@ from perdure.codec.form import Book, Form, Mismatch, Mode, Row, Schema, fresh, i
 from perdure.codec.naming import found, step_of
 from perdure.codec.plain import plain as lowered
 from perdure.codec.record import struct_tag
-from perdure.errors import NotStorable
+from perdure.errors import KeyMissing, NotStorable
 
 
 class Field(NamedTuple):
@@ -137,6 +137,8 @@ def _default_schema(field: Field) -> Schema:
         return {}
     try:
         value = lowered(field.default())
+    except KeyMissing:  # personal data
+        return {}
     except NotStorable:
         return {}
     return {"default": value} if value is None or type(value) in (bool, int, float, str) else {}

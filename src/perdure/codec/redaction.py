@@ -7,10 +7,13 @@ used, in the forms of `secret.written_forms`. Judges nothing: what may be kept i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
+from perdure.codec.personal import opened
 from perdure.codec.plain import ATOMS
 from perdure.codec.record import record_items
+from perdure.codec.sealed import Sealed, vault_scope
 from perdure.codec.secret import KNOWN, Secret, mark_of
 from perdure.errors import SecretLeaked
 
@@ -24,7 +27,25 @@ def shown(value: Any) -> Any:
     """Plain data as it may be shown: texts redacted, a Secret as its mark."""
     if type(value) is Secret:
         return mark_of(value.name)
+    if type(value) is Sealed:
+        return of_sealed(value)
     return _mapped(value, shown) if type(value) in _HOLDERS else _without(value)
+
+
+def of_sealed(sealed: Sealed) -> Any:
+    """What is shown of personal data: `[personal]`, `[erased]` once its key is destroyed, and the value, as
+    plain data, to whoever looks with `revealing`.
+    """
+    vault = vault_scope.get()
+    if vault is not None and vault.erased:
+        return "[erased]"
+    if vault is None or not revealed_scope.get():
+        return str(sealed)
+    return opened(sealed).reveal()
+
+
+revealed_scope: ContextVar[bool] = ContextVar("perdure_revealed", default=False)
+"""Whether this look was asked to show personal data."""
 
 
 def without_secrets(value: Any) -> Any:

@@ -21,6 +21,7 @@ from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder, Ext
 
 from perdure.codec.plain import PATHS, Walk, walked
+from perdure.codec.sealed import Sealed
 from perdure.codec.secret import Secret
 from perdure.errors import Damaged, TooLarge, ZoneMissing
 
@@ -43,6 +44,7 @@ class Code:
     PATH = 13
     COMPLEX = 14
     SECRET = 15
+    SEALED = 16
 
 
 _MOMENT = struct.Struct(">HBBBBBIB")
@@ -192,6 +194,7 @@ _WRITE: dict[type, Callable[[Any], Any]] = {
     uuid.UUID: lambda value: Ext(Code.UUID, value.bytes),
     complex: lambda number: Ext(Code.COMPLEX, _COMPLEX.pack(number.real, number.imag)),
     Secret: lambda secret: Ext(Code.SECRET, secret.name.encode("utf-8", "surrogatepass")),
+    Sealed: lambda sealed: Ext(Code.SEALED, sealed.data),
     **dict.fromkeys(PATHS, _wire_path),
 }
 
@@ -303,5 +306,6 @@ _READ: dict[int, _Read] = {
     Code.UUID: lambda data: uuid.UUID(bytes=data),
     Code.PATH: _read_path,
     Code.COMPLEX: lambda data: complex(*_COMPLEX.unpack(data)),
+    Code.SEALED: Sealed,
     Code.SECRET: lambda data: Secret(data.decode("utf-8", "surrogatepass")),
 }

@@ -123,6 +123,9 @@ from perdure.errors.schemas import (
     ZoneMissing,
 )
 from perdure.errors.secrets import (
+    EraseRefused,
+    KeyMissing,
+    PersonalErased,
     SecrecyError,
     SecretLeaked,
     SecretMissing,
@@ -208,6 +211,7 @@ __all__ = [
     "Diverged",
     "EditRefused",
     "EffectRefused",
+    "EraseRefused",
     "EventsPruned",
     "Expired",
     "ExtraMissing",
@@ -218,6 +222,7 @@ __all__ = [
     "IdReused",
     "ImportConflict",
     "InboxMoved",
+    "KeyMissing",
     "LeaseLost",
     "LeftUnknown",
     "LookAgain",
@@ -248,6 +253,7 @@ __all__ = [
     "OverBudget",
     "PartOfAnother",
     "PerdureError",
+    "PersonalErased",
     "Poisoned",
     "PremiseChanged",
     "PremiseUnread",

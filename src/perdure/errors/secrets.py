@@ -34,3 +34,32 @@ class SecretLeaked(SecrecyError):
     code = "K602"
     default_safe = "The value was not written."
     default_remedy = "keep and pass on the Secret itself, and call reveal() inside the tool that sends it"
+
+
+class KeyMissing(SecrecyError):
+    """Personal data or a store's payload cannot be opened: there is no key for it here, or it is another one.
+
+    The message names the key or the run. Nothing is guessed and nothing is read without its key.
+    """
+
+    code = "K603"
+    default_safe = "The stored run is unchanged."
+    default_remedy = (
+        "give this process the key that the message names: PERDURE_KEY, as docs/secrets.md has it"
+    )
+
+
+class PersonalErased(SecrecyError):
+    """Personal data was asked for whose key was destroyed by `erase`. Nobody can open it again."""
+
+    code = "K604"
+    default_safe = "The run's journal is whole, and verifies."
+    default_remedy = "look at it without --reveal: what was erased shows as [erased]"
+
+
+class EraseRefused(SecrecyError):
+    """A run cannot be erased now: it, or a child or a fork of it, has not ended."""
+
+    code = "K605"
+    default_safe = "No key was destroyed."
+    default_remedy = "end the runs that the message names first: perdure cancel RUN"

@@ -26,6 +26,7 @@ from perdure.runtime.drive import Host
 from perdure.runtime.manifest import refusal_of
 from perdure.runtime.rowinfo import row_info
 from perdure.runtime.runner import died_at
+from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
 from perdure.store.protocol import Batch, Claim, Claimed, Message, Query, RowChange, RunRow
 
@@ -124,10 +125,15 @@ async def _bring(host: Host, agent: Agent[Any, Any, Any], row: RunRow, *, plan: 
         return evolve(about, how="stranded", detail=_said(refusal))
     if key.state == agent.state_version and not key.unfit:
         return evolve(about, how="current")
-    if plan:
-        return await _planned(host, agent, about)
-    if row.worker is not None:
+    if row.worker is not None and not plan:
         return about
+    with entered(await vault_of(host.store, row.run_id)):
+        if plan:
+            return await _planned(host, agent, about)
+        return await _tried(host, agent, row, about)
+
+
+async def _tried(host: Host, agent: Agent[Any, Any, Any], row: RunRow, about: Brought) -> Brought:
     try:
         return await _claimed(host, agent, row, about)
     except (RunEnded, NoSuchRun, RunGone):

@@ -24,6 +24,7 @@ from perdure.runtime.difference import Sides
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Execution, here
 from perdure.runtime.lineage import Begun, OnCancel, Told, child_id, open_children
+from perdure.runtime.vaults import child_started
 from perdure.state import events as e
 from perdure.state.amount import Amount
 from perdure.state.record import RunRecord, WaitRecord
@@ -161,7 +162,8 @@ async def _create(drive: Drive, wait: WaitRecord) -> e.RunHeld | None:
 
 async def _found(store: Store, parent: str, wait: WaitRecord, now: int) -> bool:
     """The child is durable. False: another run has its id."""
-    row, _ = await store.create(new_run(wait.name, Begun.of(wait).started, now))
+    body = await child_started(store, wait.name, Begun.of(wait).started)
+    row, _ = await store.create(new_run(wait.name, body, now))
     return row.parent == parent
 
 

@@ -29,6 +29,7 @@ from perdure.runtime.messages import conflict, late_of, made_again, message_even
 from perdure.runtime.purse import Purse
 from perdure.runtime.resolved import misfit
 from perdure.runtime.tree import LiveState
+from perdure.runtime.vaults import from_child
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
 from perdure.state.record import CallRecord, RunRecord
@@ -113,6 +114,7 @@ class Drive(Struct, eq=False):
 
     async def _apply(self, message: Inbound) -> None:
         more: tuple[e.AnyBody, ...] = ()
+        message = await from_child(self.host.store, message)
         if message.kind == "late" and (held := await self._conflict(late_of(message.data).receipt)):
             more = (held,)
 

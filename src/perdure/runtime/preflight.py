@@ -30,6 +30,7 @@ from perdure.runtime.forecast import Forecast, Preflight
 from perdure.runtime.holds import POISON_CLAIMS, poison_of
 from perdure.runtime.rehearsal import rehearse
 from perdure.runtime.spectator import spectator
+from perdure.runtime.vaults import entered, vault_of
 from perdure.store.protocol import Query, RunRow, Store
 
 PAGE = 500
@@ -148,7 +149,13 @@ class _Look:
     async def _rehearsed(self, agent: Agent[Any, Any, Any], past: Past) -> Forecast:
         last: list[Execution] = []
         try:
-            return await self.aside.play(lambda: rehearse(self.host, agent, past, last.append), self.seconds)
+            vault = await vault_of(self.store, past.row.run_id)
+
+            async def work() -> Forecast:
+                with entered(vault):
+                    return await rehearse(self.host, agent, past, last.append)
+
+            return await self.aside.play(work, self.seconds)
         except TookTooLong as late:
             for execution in last:  # whatever it does when it wakes up is no part of any step
                 execution.over = True

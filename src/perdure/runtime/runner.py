@@ -63,6 +63,7 @@ from perdure.runtime.resolved import unlisted
 from perdure.runtime.rowinfo import asks_people, end_info, row_info
 from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
+from perdure.runtime.vaults import enter, vault_of
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.state.undo import undone_path
@@ -156,6 +157,7 @@ class Runner:
         reached("run.claimed")
         if self.host.secrets is not None:
             resolver_scope.set(self.host.secrets)  # for this task, and for every one that it makes
+        enter(await vault_of(self.host.store, self.claimed.row.run_id, make=True))
         step = self.agent.step_fn or plain_loop(self.agent)
         ride = self.ride = await self._load()
         reached("run.loaded")

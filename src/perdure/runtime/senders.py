@@ -14,7 +14,9 @@ from msgspec import Struct
 from perdure import codec
 from perdure.agent import Principal
 from perdure.clock import Clock
+from perdure.codec.personal import Personal
 from perdure.codec.redaction import refuse_leak
+from perdure.codec.sealed import Sealed, Seen
 from perdure.errors import (
     AlreadyAnswered,
     AnswerLate,
@@ -30,6 +32,7 @@ from perdure.errors import (
 from perdure.journal import Past, load, retold
 from perdure.runtime.boundary import reached
 from perdure.runtime.questions import ANSWER, SIGNAL, open_waits, terms_of
+from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
 from perdure.state.record import WaitRecord
 from perdure.store.protocol import Message, Store
@@ -64,11 +67,25 @@ async def signal(
     """
     _check_text(name, "a signal's name")
     value = codec.encode(payload, where="$.payload")
+    past = await load(store, run_id)
+    waiting = [wait for wait in open_waits(past.record, "signal") if wait.name == name]
+    value = await _private(store, run_id, value, waiting[:1])
     data = {"name": name, "value": value, "by": by}
     sending = Sending(run_id, "signal", SIGNAL, sent_as, data, f"signal {name!r}")
-    past = await load(store, run_id)
     problem = None if past.row.terminal else _unfit(past, name, value)
     return await _send(store, clock, sending, problem)
+
+
+async def _private(store: Store, run_id: str, value: bytes, waits: list[WaitRecord]) -> bytes:
+    """The value as personal data, where that is waited for and it came as it is: from a command line."""
+    if not any((terms_of(wait).schema or {}).get("x-personal") for wait in waits):
+        return value
+    plain = codec.decode(value)
+    if type(plain) is Sealed:
+        return value
+    Seen.personal = True
+    with entered(await vault_of(store, run_id, make=True)):
+        return codec.encode(Personal(plain))
 
 
 def _unfit(past: Past, name: str, value: bytes) -> WaitError | None:
@@ -104,6 +121,7 @@ async def answer(
     problem: PerdureError | None
     wait, problem = _meant(past, question)
     if wait is not None:
+        stored = await _private(store, run_id, stored, [wait])
         problem = _judged(past, wait, stored, store.now())
     elif question is not None:
         problem = await _answered_before(store, run_id, question) or problem

@@ -87,6 +87,7 @@ class MemoryStore(Store):
         self._opened = False
         self._runs: dict[str, _Run] = {}
         self._gone: dict[str, list[bytes]] = {}
+        self._keys: dict[str, bytes] = {}
         self._mark = 1
         self._commits = 0
         self._written = asyncio.Event()
@@ -275,6 +276,7 @@ class MemoryStore(Store):
             if not run.standing.terminal:
                 raise still_open(run.standing)
             del self._runs[run_id]
+            self._keys.pop(run_id, None)
         self._gone.setdefault(run_id, []).extend(tombstones)
         self._wrote()
 
@@ -327,6 +329,27 @@ class MemoryStore(Store):
     async def inbox(self, run_id: str, after: int = 0) -> tuple[Inbound, ...]:
         self._check_open()
         return tuple(item for item in self._find(run_id).waiting.values() if item.position > after)
+
+    async def key(self, run_id: str, make: bytes = b"") -> bytes | None:
+        self._check_open()
+        if make and run_id in self._gone:
+            raise gone(run_id)
+        if make and run_id not in self._keys:
+            self._keys[run_id] = make
+            self._wrote()
+        return self._keys.get(run_id)
+
+    async def erase(self, run_ids: Sequence[str]) -> None:
+        self._check_open()
+        for run in map(self._find, run_ids):
+            if not run.standing.terminal:
+                raise still_open(run.standing)
+        self._keys.update(dict.fromkeys(run_ids, b""))
+        self._wrote()
+
+    async def scrub(self) -> bool:
+        self._check_open()
+        return True
 
     async def tombstones(self, run_id: str) -> tuple[bytes, ...]:
         self._check_open()

@@ -494,7 +494,8 @@ class Store(Protocol):
         ...
 
     async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
-        """Remove a terminal run and leave its id and these opaque tombstones behind, in one transaction.
+        """Remove a terminal run, its key too, and leave its id and these opaque tombstones behind, in one
+        transaction.
 
         A run that is still open is refused (RunOpen). Removing it twice is once; tombstones add up, but what
         a compaction left goes with the run.
@@ -506,6 +507,28 @@ class Store(Protocol):
 
         Refused with SeqConflict, whole, if the run begins later already, ends before `base`, or does not end
         at `seq`. Raises NoSuchRun, RunGone.
+        """
+        ...
+
+    async def key(self, run_id: str, make: bytes = b"") -> bytes | None:
+        """The key of a run's personal data, opaque. None: it has none; empty: it was destroyed, for good.
+
+        `make`: becomes its key, durably, if it has none; of several who make one at once all get the same.
+        The run need not be there yet. Raises RunGone to whoever would make one for a run that was dropped.
+        """
+        ...
+
+    async def erase(self, run_ids: Sequence[str]) -> None:
+        """Destroy the keys of terminal runs, of all or of none, in one transaction; twice is once.
+
+        None is ever made for them again. A run that is still open is refused (RunOpen); NoSuchRun, RunGone.
+        """
+        ...
+
+    async def scrub(self) -> bool:
+        """Take what was destroyed out of the place's own files, logs included, as far as that can be done.
+
+        False: something still reads what it must not miss; ask again later.
         """
         ...
 

@@ -16,7 +16,8 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from perdure.codec.redaction import redacted
+from perdure.codec.redaction import of_sealed, redacted
+from perdure.codec.sealed import Sealed
 from perdure.codec.secret import Secret
 
 SAFE_INTEGER = 1 << 53
@@ -125,6 +126,8 @@ def _json_scalar(value: Any) -> Any:
             return {"$path": jsonable(str(value))}
         case Secret():
             return str(value)
+        case Sealed():
+            return jsonable(of_sealed(value))
         case _:
             return {"$other": type(value).__name__}
 
@@ -174,6 +177,8 @@ def _parts(value: Any, width: int, depth: int) -> Iterator[str]:
             yield f"{value.total_seconds():g} s"
         case Secret():
             yield clean(str(value))
+        case Sealed():
+            yield brief(of_sealed(value), width)
         case _:
             yield f"<{clean(type(value).__name__)}>"
 

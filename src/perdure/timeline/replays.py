@@ -18,10 +18,12 @@ from msgspec.structs import replace
 
 from perdure.agent import Agent, families
 from perdure.clock import SECOND, Clock
+from perdure.codec.sealed import Vault
 from perdure.errors import Damaged, NewerFormat, NoSuchRun, NotServed, PerdureError, RunGone, StepHangs
 from perdure.journal import Past, history
 from perdure.runtime.aside import Aside, TookTooLong
 from perdure.runtime.spectator import spectator
+from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store.protocol import Query, RunRow, Store
@@ -198,7 +200,7 @@ class Replayer:
         past = Past(row, RunRecord(), b"", ())
         try:
             rerun = Rerun(self._host, self.known[row.agent], past, events)
-            difference = await self._gone_through(rerun)
+            difference = await self._gone_through(rerun, await vault_of(self._store, row.run_id))
         except PerdureError as error:
             return _refused(row, error)
         return Replayed(
@@ -213,11 +215,15 @@ class Replayer:
             seconds=self._clock.monotonic() - began,
         )
 
-    async def _gone_through(self, rerun: Rerun) -> Difference | None:
+    async def _gone_through(self, rerun: Rerun, vault: Vault | None) -> Difference | None:
         """Execute all steps, some at a time, until one differs or does not end."""
         begun = False
 
         async def turn() -> tuple[bool, Difference | None]:
+            with entered(vault):
+                return await inside()
+
+        async def inside() -> tuple[bool, Difference | None]:
             nonlocal begun
             if not begun:
                 begun = True

@@ -16,7 +16,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from perdure.runtime.redacting import Redacting
 from pydantic import BaseModel, ValidationError
 
 from perdure import codec
@@ -24,6 +23,7 @@ from perdure.codec import Shape
 from perdure.codec.redaction import redacted, refuse_leak, secrets_in, shown, without_secrets
 from perdure.codec.secret import FORMS_MOST, KNOWN, SHORTEST, Secret, resolver_scope, written_forms
 from perdure.errors import BadSetting, SecretLeaked, SecretMissing, ShapeMismatch
+from perdure.runtime.redacting import Redacting
 from perdure.timeline.plain import brief, jsonable
 
 KEY: Secret[str] = Secret("KEY")

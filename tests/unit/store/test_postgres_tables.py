@@ -83,7 +83,7 @@ async def test_every_key_begins_with_the_run_and_tables_are_spread_by_it(
         ).fetchall()
     )
     alone = {"perdure_schema": None, "perdure_worker": None}  # a row per version, and per living worker
-    names = ("run", "event", "snapshot", "blob", "inbox", "gone", "tombstone")
+    names = ("run", "event", "snapshot", "blob", "inbox", "gone", "tombstone", "key")
     assert spread == {**{f"perdure_{name}": "HASH (run_id)" for name in names}, **alone}
 
 

@@ -17,7 +17,7 @@ import psycopg
 from perdure.clock import SYSTEM, Clock
 from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly
 from perdure.store import forks
-from perdure.store.postgres import claims, keyed, reads, schema
+from perdure.store.postgres import claims, keyed, keys, reads, schema
 from perdure.store.postgres.address import parsed
 from perdure.store.postgres.connection import (
     ANSWER_SECONDS,
@@ -334,6 +334,27 @@ class PostgresStore(Store):
         check_compaction(compaction, self.value_bytes)
         reads.check_id(compaction.run_id)
         await self._write(compaction, len(compaction.base.data))
+
+    async def key(self, run_id: str, make: bytes = b"") -> bytes | None:
+        found = await self._read(lambda connection: keys.find(connection, run_id))
+        if found is not None or not make:
+            return found
+        check_text(run_id)
+        return await self._apart(lambda connection: keys.make(connection, run_id, make, synced=self._synced))
+
+    async def erase(self, run_ids: Sequence[str]) -> None:
+        ids = tuple(run_ids)
+        await self._apart(lambda connection: keys.erase(connection, ids, synced=self._synced))
+
+    async def scrub(self) -> bool:
+        return await self._apart(keys.scrub)
+
+    async def _apart(self, writing: Callable[[Connection], T]) -> T:
+        """Write in a transaction of its own that may be repeated: it does nothing a second time."""
+        self._ready()
+        if self._read_only is not None:
+            raise self._read_only
+        return await self._read(writing)
 
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
         check_text(claim.worker)

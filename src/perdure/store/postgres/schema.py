@@ -12,11 +12,12 @@ from perdure.errors import NotAStore, StoreNewer, StoreReadOnly, StoreUnavailabl
 from perdure.store.postgres.connection import NOW, RIGHTS, Connection, one, translate
 from perdure.store.upgrade import Shape, schema_text
 
-SHAPE = Shape("postgres", 3)
+SHAPE = Shape("postgres", 4)
 """The version of the tables that this perdure reads and writes, and how an older one becomes it."""
 
 _TABLES = tuple(
-    f"perdure_{name}" for name in ("run", "event", "snapshot", "blob", "inbox", "gone", "tombstone", "worker")
+    f"perdure_{name}"
+    for name in ("run", "event", "snapshot", "blob", "inbox", "gone", "tombstone", "key", "worker")
 )
 _STARTERS = 0x7065726475726501  # the advisory lock of those who make or upgrade tables
 _FOUND = """

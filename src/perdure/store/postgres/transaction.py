@@ -132,7 +132,7 @@ _SET = f"""
 """
 _DROP = tuple(
     f"DELETE FROM perdure_{table} WHERE run_id = ANY(%s::text[])"
-    for table in ("event", "snapshot", "blob", "inbox", "run")
+    for table in ("event", "snapshot", "blob", "inbox", "key", "run")
 )
 _COMPACT = (
     "DELETE FROM perdure_event WHERE run_id = %s AND seq <= %s",

@@ -1,4 +1,4 @@
--- The tables of a perdure store in one PostgreSQL schema, version 3.
+-- The tables of a perdure store in one PostgreSQL schema, version 4.
 --
 -- Every name begins with perdure_; a user's own tables may live beside them. Every table that grows with the runs is
 -- partitioned by a hash of run_id, and each of its keys begins with run_id, so that a run's rows lie together and the
@@ -115,13 +115,21 @@ CREATE TABLE perdure_tombstone (
     PRIMARY KEY (run_id, position)
 ) PARTITION BY HASH (run_id);
 
+-- Keys of personal data, apart from the events that they open, so that they can be destroyed (data is empty then).
+CREATE TABLE perdure_key (
+    run_id      text    COLLATE "C" NOT NULL,
+    data        bytea   NOT NULL,
+    at          bigint  NOT NULL,
+    PRIMARY KEY (run_id)
+) PARTITION BY HASH (run_id);
+
 -- What is compressed already is kept as it is; rows of runs are updated in place where they lie.
 DO $$
 DECLARE
     name text;
     part integer;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['run', 'event', 'snapshot', 'blob', 'inbox', 'gone', 'tombstone'] LOOP
+    FOREACH name IN ARRAY ARRAY['run', 'event', 'snapshot', 'blob', 'inbox', 'gone', 'tombstone', 'key'] LOOP
         FOR part IN 0..7 LOOP
             EXECUTE format(
                 'CREATE TABLE perdure_%s_%s PARTITION OF perdure_%s FOR VALUES WITH (MODULUS 8, REMAINDER %s)%s',

@@ -1,4 +1,4 @@
--- The tables of a perdure store in one SQLite file, version 3.
+-- The tables of a perdure store in one SQLite file, version 4.
 --
 -- Every name begins with perdure_; a user's own tables may live beside them. A key of an event, snapshot or message is
 -- one integer, run_no << 32 | number, so that a run's rows lie together and need no second index. Events are an
@@ -92,3 +92,10 @@ CREATE TABLE perdure_tombstone (
     data   BLOB    NOT NULL
 ) STRICT;
 CREATE INDEX perdure_tombstone_run ON perdure_tombstone (run_id);
+
+-- Keys of personal data, apart from the events that they open, so that they can be destroyed (data is empty then).
+CREATE TABLE perdure_key (
+    run_id TEXT    PRIMARY KEY,
+    data   BLOB    NOT NULL,
+    at     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -44,6 +44,7 @@ from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.place import BUSY_SECONDS, RESERVE_BYTES, Place, size_of
 from perdure.store.sqlite.reader import Reader
 from perdure.store.sqlite.transaction import Transaction
+from perdure.store.sqlite.wal import empty_log
 from perdure.store.sqlite.watch import Watch
 from perdure.store.sqlite.writer import Job, Outcome, Writer
 from perdure.store.standing import (
@@ -356,6 +357,23 @@ class SQLiteStore(Store):
     async def compact(self, compaction: Compaction) -> None:
         check_compaction(compaction, self.value_bytes)
         await self._write(lambda tx: tx.compact(compaction), size=len(compaction.base.data), reserve=True)
+
+    async def key(self, run_id: str, make: bytes = b"") -> bytes | None:
+        found = await self._read(lambda connection: reads.key(connection, run_id))
+        if found is not None or not make:
+            return found
+        check_text(run_id)
+        return await self._write(lambda tx: tx.key(run_id, make))
+
+    async def erase(self, run_ids: Sequence[str]) -> None:
+        ids = tuple(run_ids)
+        await self._write(lambda tx: tx.erase(ids), reserve=True)
+
+    async def scrub(self) -> bool:
+        self._ready()
+        if self._read_only is not None:
+            raise self._read_only
+        return await asyncio.to_thread(empty_log, self.place)
 
     # -- reading
 

@@ -116,6 +116,14 @@ def inbox(connection: apsw.Connection, run_id: str, after: int) -> tuple[Inbound
     return _inbox(connection, find(connection, run_id)[0], after)
 
 
+def key(connection: apsw.Connection, run_id: str) -> bytes | None:
+    """See `Store.key`."""
+    if not is_text(run_id):
+        return None
+    found = connection.execute("SELECT data FROM perdure_key WHERE run_id = ?", (run_id,)).get
+    return None if found is None else bytes(found)
+
+
 def tombstones(connection: apsw.Connection, run_id: str) -> tuple[bytes, ...]:
     """See `Store.tombstones`."""
     rows = connection.execute("SELECT data FROM perdure_tombstone WHERE run_id = ? ORDER BY rowid", (run_id,))

@@ -61,6 +61,12 @@ written: a run whose newest events were lost since then is seen to end too early
 _FIND = f"SELECT {COLUMNS} FROM perdure_run WHERE run_id = ?"
 _FIND_NO = f"SELECT {COLUMNS} FROM perdure_run WHERE run_no = ?"
 _GONE = "SELECT 1 FROM perdure_gone WHERE run_id = ?"
+_KEY = "SELECT data FROM perdure_key WHERE run_id = ?"
+_NEW_KEY = "INSERT INTO perdure_key (run_id, data, at) VALUES (?, ?, ?)"
+_NO_KEY = (
+    "INSERT INTO perdure_key (run_id, data, at) VALUES (?, x'', ?)"
+    " ON CONFLICT (run_id) DO UPDATE SET data = x'', at = excluded.at WHERE data != x''"
+)
 _NEW_RUN = (
     "INSERT INTO perdure_run (run_id, agent, version, parent, created_at, status, due_at, info, updated_at,"
     " terminal, epoch, asks, seq_floor, queue, tags, priority, limit_key, key_limit, floor)"
@@ -360,6 +366,37 @@ class Transaction:
         self._leave(run_id, tombstones)
         self._wrote("SELECT 1 FROM perdure_gone WHERE run_id = ?", run_id)
 
+    def key(self, run_id: str, make: bytes) -> bytes | None:
+        """See `Store.key`."""
+        found = self.connection.execute(_KEY, (run_id,)).get
+        if found is None and make:
+            if self.connection.execute(_GONE, (run_id,)).get is not None:
+                raise gone(run_id)
+            self.connection.execute(_NEW_KEY, (run_id, make, self.now))
+            self._wrote("SELECT 1 FROM perdure_key WHERE run_id = ? AND data = ?", run_id, make)
+            found = make
+        return None if found is None else bytes(found)
+
+    def erase(self, run_ids: Sequence[str]) -> None:
+        """See `Store.erase`."""
+        for run_id in run_ids:
+            if not (standing := self.find(run_id).standing).terminal:
+                raise still_open(standing)
+        self._overwriting()
+        self.connection.executemany(_NO_KEY, [(run_id, self.now) for run_id in run_ids])
+        for run_id in run_ids:
+            self._wrote("SELECT 1 FROM perdure_key WHERE run_id = ? AND data = x''", run_id)
+
+    def _overwriting(self) -> None:
+        """What this transaction deletes is overwritten with zeros. It costs writes, so not every one does."""
+        self.connection.execute("PRAGMA secure_delete = ON")
+
+        def usual() -> None:
+            self.connection.execute("PRAGMA secure_delete = OFF")
+
+        self.committed.append(usual)
+        self.rolled_back.append(usual)
+
     def _delete(self, entry: Entry) -> None:
         for table in ("perdure_event", "perdure_snapshot", "perdure_inbox"):
             self.connection.execute(
@@ -369,6 +406,9 @@ class Transaction:
             self.connection.execute(_DROP_LEFT, (entry.standing.run_id,))
         self.freed = True
         self.connection.execute("DELETE FROM perdure_blob WHERE run_no = ?", (entry.run_no,))
+        if self.connection.execute(_KEY, (entry.standing.run_id,)).get is not None:
+            self._overwriting()
+            self.connection.execute("DELETE FROM perdure_key WHERE run_id = ?", (entry.standing.run_id,))
         self.connection.execute("DELETE FROM perdure_run WHERE run_no = ?", (entry.run_no,))
         self.connection.execute(
             "INSERT INTO perdure_gone (run_id, at) VALUES (?, ?)", (entry.standing.run_id, self.now)

@@ -11,7 +11,7 @@ import time
 
 import apsw
 
-from perdure.store.sqlite.connection import PAGE_BYTES
+from perdure.store.sqlite.connection import PAGE_BYTES, translated
 from perdure.store.sqlite.place import Place, free_bytes, size_of
 
 log = logging.getLogger("perdure.store")
@@ -29,6 +29,25 @@ PAGES_GIVEN_BACK = 2000
 """After a removal the file shrinks by so many pages at most, so that the other processes' turns come soon."""
 
 _SHORTLY_MS = 200
+
+SCRUB_MS = 5000
+"""What was erased is taken out of the log within so long, or at the next try."""
+
+
+def empty_log(place: Place) -> bool:
+    """Bring the whole log home and cut it off, on a connection of its own. False: a reader keeps it."""
+    with translated(place.path):
+        connection = apsw.Connection(place.path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            connection.set_busy_timeout(SCRUB_MS)
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.pragma("user_version")  # until it has read, it knows of no log
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            return False
+        finally:
+            connection.close(True)
+    return size_of(f"{place.path}-wal") <= 0
 
 
 class Wal:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from perdure.testing.contract.appends import EventPromises
 from perdure.testing.contract.compaction import CompactionPromises
 from perdure.testing.contract.ends import PlacePromises
+from perdure.testing.contract.keys import KeyPromises
 from perdure.testing.contract.leases import LeasePromises
 from perdure.testing.contract.messages import MessagePromises
 from perdure.testing.contract.transactions import TransactionPromises
@@ -26,6 +27,7 @@ __all__ = ["StoreContract"]
 
 class StoreContract(
     EventPromises,
+    KeyPromises,
     LeasePromises,
     TurnPromises,
     MessagePromises,

@@ -1,0 +1,77 @@
+"""Promises about keys of personal data: one for a run, made once, destroyed for good."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure.errors import NoSuchRun, RunGone, RunOpen
+from perdure.store.protocol import Batch, RowChange
+from perdure.testing.contract.trial import Promises, Trial, promise, refused
+
+
+class KeyPromises(Promises):
+    """Keys, and their end."""
+
+    @promise
+    async def test_a_key_is_made_once(self, trial: Trial) -> None:
+        assert await trial.store.key("r") is None
+        assert await trial.store.key("r", b"first") == b"first"
+        await trial.new_run()
+        assert await trial.store.key("r", b"second") == b"first"
+        assert await trial.store.key("r") == b"first"
+        assert await trial.store.key("s") is None
+
+    @promise
+    async def test_of_many_who_make_one_all_get_the_same(self, trial: Trial) -> None:
+        other = await trial.another() if self.shared else trial.store
+        made = (store.key("r", b"key %d" % n) for n, store in enumerate([trial.store, other] * 4))
+        assert len(set(await asyncio.gather(*made))) == 1
+
+    @promise
+    async def test_a_key_outlives_its_process(self, trial: Trial) -> None:
+        await trial.store.key("r", b"first")
+        if self.shared:
+            assert await (await trial.another()).key("r") == b"first"
+
+    @promise
+    async def test_only_keys_of_ended_runs_are_destroyed_and_all_or_none(self, trial: Trial) -> None:
+        await _ended(trial, "r")
+        await trial.lease("s")
+        for run_id in ("r", "s"):
+            await trial.store.key(run_id, run_id.encode())
+        with refused(RunOpen):
+            await trial.store.erase(("r", "s"))
+        with refused(NoSuchRun):
+            await trial.store.erase(("r", "nobody"))
+        assert [await trial.store.key(run_id) for run_id in ("r", "s")] == [b"r", b"s"]
+
+    @promise
+    async def test_a_destroyed_key_is_gone_for_good(self, trial: Trial) -> None:
+        for run_id in ("r", "s"):
+            await _ended(trial, run_id)
+        await trial.store.key("r", b"first")
+        before = await trial.store.read("r")
+        for _ in range(2):
+            await trial.store.erase(("r", "s"))
+            assert [await trial.store.key(run_id, b"new") for run_id in ("r", "s")] == [b"", b""]
+        assert await trial.store.scrub()
+        assert await trial.store.read("r") == before
+        if self.shared:
+            assert await (await trial.another()).key("r") == b""
+
+    @promise
+    async def test_a_removed_run_leaves_no_key_and_gets_none(self, trial: Trial) -> None:
+        await _ended(trial, "r")
+        await trial.store.key("r", b"first")
+        await trial.store.drop("r")
+        assert await trial.store.key("r") is None
+        with refused(RunGone):
+            await trial.store.key("r", b"second")
+        with refused(RunGone):
+            await trial.store.erase(("r",))
+
+
+async def _ended(trial: Trial, run_id: str) -> None:
+    await trial.lease(run_id)
+    end = RowChange(status="succeeded", terminal=True)
+    await trial.store.append(Batch(run_id, 1, 1, row=end, release=True))

@@ -2,6 +2,7 @@
 #   make demo    kill an agent half-way through a payment and watch it carry on (core install only)
 #   make test    the whole test suite                make check   lint, format, types, house rules
 #   make bench   measured numbers                    make docs    the documentation, into site/
+#   make soak    the long sweeps, with their seeds   (make soak SOAK="failovers --seed 7": one of them)
 #   make lab     every experiment again, into docs/lab.md
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench lab docs clean
+.PHONY: help demo test check format bench soak lab docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -49,6 +50,10 @@ format: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench
+
+SOAK ?=
+soak: $(VENV)/dev.stamp
+	$(BIN)/python -m soak $(SOAK)
 
 lab: $(VENV)/dev.stamp
 	$(BIN)/perdure lab report --into docs

@@ -232,7 +232,7 @@ def leftovers(path: str, text: str) -> Iterator[str]:
             yield f"{path}:{number}: `{found[0]}` does not belong in the repository"
 
 
-CODE = python("src", "tests", "bench", "examples", "docs")
+CODE = python("src", "tests", "bench", "soak", "examples", "docs")
 LIBRARY = python("src")
 PROMISED = promises(LIBRARY)
 

@@ -92,13 +92,15 @@ def _look_at_database(address: str, run_ids: tuple[str, ...]) -> dict[str, Look]
     from perdure.store.postgres.address import parsed
     from perdure.store.postgres.connection import Link
 
-    connection = Link(parsed(address), look=True, patience_seconds=BUSY_SECONDS).open()
+    link = Link(parsed(address), look=True, patience_seconds=BUSY_SECONDS)
+    connection = link.open()
     try:
         if not schema.version(connection, address):
             return {}
         return asyncio.run(_look(_Reading(verbs, connection), run_ids))
     finally:
         connection.close()
+        link.limit.close()
 
 
 def _open(path: Path) -> apsw.Connection:

@@ -21,7 +21,7 @@ import pytest
 
 from perdure.errors import ConnectionLost, StaleEpoch, StoreError
 from perdure.store.postgres import PostgresStore, doubt, writer
-from perdure.store.postgres.transaction import Proof
+from perdure.store.postgres.proof import Proof
 from perdure.store.protocol import Batch, Claim, Message, RowChange, Stored, Tx
 from perdure.testing.contract.trial import event, events, message, new_run, refused
 from tests.database import PLACE

@@ -29,7 +29,8 @@ from perdure.store.postgres.connection import (
     translate,
 )
 from perdure.store.postgres.doubt import took_place
-from perdure.store.postgres.transaction import COLUMNS, HELD_UP_SECONDS, Proof, absent, new_key, set_runs
+from perdure.store.postgres.proof import Proof, new_key
+from perdure.store.postgres.transaction import COLUMNS, HELD_UP_SECONDS, absent, set_runs
 from perdure.store.protocol import NEVER, RESTORER, Claim, Claimed
 from perdure.store.standing import SEIZED_SECONDS, Standing, at_work, served
 from perdure.store.turns import Candidate, Lane, Turns, wants

@@ -15,7 +15,7 @@ from psycopg.errors import Diagnostic
 
 from perdure.errors import ConnectionLost, StoreError
 from perdure.store.postgres.connection import Connection, Link, in_doubt, one, translate
-from perdure.store.postgres.transaction import Proof
+from perdure.store.postgres.proof import Proof
 
 log = logging.getLogger("perdure.store")
 

@@ -8,7 +8,6 @@ what becomes of a connection that breaks.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
@@ -27,6 +26,7 @@ from perdure.errors import (
 )
 from perdure.store.postgres import keyed
 from perdure.store.postgres.connection import BY_INDEX, NOW, Connection, Row, one
+from perdure.store.postgres.proof import Proof
 from perdure.store.postgres.schema import SHAPE
 from perdure.store.protocol import (
     Appended,
@@ -184,18 +184,6 @@ class _Coming(Struct):
     data: bytes
     at: int
     taken: bool = False
-
-
-class Proof(Struct, frozen=True):
-    """What is in the database if, and only if, a transaction was committed.
-
-    `key` is the advisory lock that it held, `xid` its number; `sql` finds something that it alone wrote.
-    """
-
-    key: int
-    xid: str
-    sql: str = ""
-    values: tuple[Any, ...] = ()
 
 
 def run_ids(work: Work) -> Iterable[str]:
@@ -546,11 +534,6 @@ def check_follows(run_id: str, events: Sequence[Stored], after: int) -> None:
     """Raises SeqConflict unless a call's events go on from its batch."""
     if not follows(tuple(events), after):
         raise SeqConflict(f"run {run_id}: a call's events do not go on from its batch", run_id=run_id)
-
-
-def new_key() -> int:
-    """An advisory lock that nobody else has, as a signed 64-bit number."""
-    return secrets.randbits(64) - (1 << 63)
 
 
 def _sent(works: Sequence[Work]) -> list[tuple[str, str]]:

@@ -24,6 +24,7 @@ from psycopg.errors import Diagnostic
 from perdure.errors import ConnectionLost, StoreClosed, StoreError, StoreUnavailable
 from perdure.store.postgres.connection import Connection, Link, in_doubt, is_lost, translate
 from perdure.store.postgres.doubt import took_place
+from perdure.store.postgres.proof import new_key
 from perdure.store.postgres.threads import Threads
 from perdure.store.postgres.transaction import (
     HELD_UP_SECONDS,
@@ -32,7 +33,6 @@ from perdure.store.postgres.transaction import (
     Transaction,
     Work,
     check_follows,
-    new_key,
 )
 from perdure.store.postgres.tx import OpenTransaction
 from perdure.store.protocol import Batch, Compaction

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from perdure.host import Runtime
     from perdure.runtime.chunks import Chunk, Reset
     from perdure.runtime.forecast import Forecast, Preflight
+    from perdure.timeline.change import Change
+    from perdure.timeline.fork import Fork, OriginalAct
     from perdure.timeline.replayed import Replayed, Replays
     from perdure.timeline.simulated import Simulated
 
@@ -60,16 +62,19 @@ __all__ = [
     "Call",
     "CallFailed",
     "Cancelled",
+    "Change",
     "Chunk",
     "DeployPolicy",
     "Done",
     "Failed",
     "Finished",
     "Forecast",
+    "Fork",
     "Held",
     "Hybrid",
     "LeftUnknown",
     "NotDone",
+    "OriginalAct",
     "Outcome",
     "PerdureError",
     "Personal",
@@ -110,9 +115,9 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a
         from perdure import agent, host
         from perdure.codec import personal, secret
         from perdure.runtime import forecast
-        from perdure.timeline import replayed, simulated
+        from perdure.timeline import change, fork, replayed, simulated
 
-        for room in (agent, host, personal, secret, forecast, replayed, simulated):
+        for room in (agent, host, personal, secret, forecast, replayed, simulated, change, fork):
             globals().update({own: getattr(room, own) for own in __all__ if hasattr(room, own)})
         return globals()[name]
 

@@ -35,13 +35,14 @@ from perdure.runtime import approvals, decisions, requests, senders
 from perdure.runtime.drive import Host
 from perdure.runtime.idle import end_cancelled
 from perdure.runtime.messages import foreseen
+from perdure.runtime.origin import may_reuse, undecided
 from perdure.runtime.raising import check_part, check_raise, message_of, more_of
 from perdure.runtime.resolved import fit, resolvable, tool_of
 from perdure.runtime.retiring import retire
 from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
 from perdure.state.fold import fold
-from perdure.state.record import ApprovalRecord, CallRecord, RunRecord
+from perdure.state.record import ApprovalRecord, AskedEffect, CallRecord, RunRecord
 from perdure.store.protocol import Inbound, Message, Store
 
 
@@ -126,6 +127,56 @@ class Desk:
         if tool is not None:
             fit(tool, codec.plain(done, where="$.result"))
         return codec.encode(done, where="$.result")
+
+    async def decide_effect(
+        self,
+        run_id: str,
+        path: str | None,
+        how: e.Standin,
+        *,
+        by: str,
+        result: object = ...,
+        note: str = "",
+    ) -> str:
+        """Decide about a call that a fork is held for, since its origin has made it; gives the call's path.
+
+        `how`: `reuse` (the origin's result is taken), `act` (it is really made, again) or `simulate`
+        (`result` is taken); for the first and the last nothing is sent. `path` None: the only one. Raises
+        NothingToResolve where no call waits for this, BadArguments, ShapeMismatch.
+        """
+        if how not in ("reuse", "act", "simulate") or (how == "simulate") != (result is not ...):
+            raise BadArguments("how= is reuse, act or simulate; result= belongs to simulate, and to it alone")
+        record = (await self._going_on(run_id)).record
+        asked = [one for one in undecided(record) if path in (None, one.path)]
+        if len(asked) != 1:
+            where = "" if path is None else f" {path}"
+            what = f"has several: {', '.join(one.path for one in asked)}" if asked else "has none"
+            raise NothingToResolve(
+                f"run {run_id} {what}: calls{where} that its origin has made and that wait for a decision",
+                run_id=run_id,
+            )
+        one = asked[0]
+        if how == "reuse" and not may_reuse(record, one):
+            raise NothingToResolve(
+                f"the origin of run {run_id} has left no result that could be taken for call {one.path}",
+                remedy="make it (act), or give a result (simulate)",
+                run_id=run_id,
+            )
+        data: dict[str, Any] = {"path": one.path, "digest": one.digest, "how": how}
+        if how == "simulate":
+            tool = self._tool(record, one)
+            if tool is not None:
+                fit(tool, codec.plain(result, where="$.result"))
+            data["value"] = codec.encode(result, where="$.result")
+        await self._send(run_id, "effect", {"by": by, "note": note, **data})
+        return one.path
+
+    def _tool(self, record: RunRecord, one: AskedEffect) -> Tool[..., Any] | None:
+        """The tool that would be called, if its code is at hand and the origin's act tells its name."""
+        agent = self.agents.get(record.agent)
+        if agent is None or record.fork is None or one.act < 0 or record.fork.acts[one.act].child:
+            return None
+        return agent.tool_named(record.fork.acts[one.act].name)
 
     async def signal(
         self,

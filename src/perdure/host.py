@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapp
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, get_args
 
 from perdure import codec
 from perdure.agent import (
@@ -34,9 +34,9 @@ from perdure.agent import agent as declaration
 from perdure.clock import SECOND, SYSTEM, Clock
 from perdure.codec.secret import Resolver
 from perdure.desk import Desk
-from perdure.errors import BadRunId, NotServed, OtherGoal, at_store
+from perdure.errors import BadRunId, BadSetting, NotServed, OtherGoal, at_store
 from perdure.journal import Keep, follow, goal_of, load
-from perdure.runtime import questions, requests
+from perdure.runtime import questions, requests, senders
 from perdure.runtime.birth import Circumstances, new_run, principal_bytes, started, trace_of
 from perdure.runtime.boundary import reached
 from perdure.runtime.bringing import Migration, Order, bring_over
@@ -55,7 +55,10 @@ from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
 from perdure.store.protocol import NEVER, Claim, Claimed, RunRow, Store
+from perdure.timeline.change import Change
 from perdure.timeline.compaction import Compacted, compacted
+from perdure.timeline.condition import fork_of
+from perdure.timeline.fork import Fork, ForkOrder, fork, fork_id
 from perdure.timeline.moment import moment_of
 from perdure.timeline.replayed import Replayed, Replays
 from perdure.timeline.replays import Choice, replay, replay_all
@@ -213,7 +216,8 @@ class Runtime(Desk):
             raise OtherGoal(
                 f"run {row.run_id} belongs to agent {row.agent}, not to {agent.name}", run_id=row.run_id
             )
-        known = await goal_of(self.store, row.run_id)
+        known = (await load(self.store, row.run_id)).record.goal if fork_of(row) else None
+        known = known or await goal_of(self.store, row.run_id)
         if known != goal:
             raise OtherGoal(
                 f"run {row.run_id} was started for {codec.decode(known)!r:.120},"
@@ -408,6 +412,37 @@ class Runtime(Desk):
         alone. Raises BadPoint, RunOpen, Damaged, NewerFormat, NoSuchRun, RunGone.
         """
         return await compacted(self.host.store, run_id, upto=upto, keep=keep)
+
+    async def fork(
+        self,
+        run_id: str,
+        at: int | None = None,
+        change: Change | None = None,
+        *,
+        effects: e.Effects = "ask",
+        id: str | None = None,  # noqa: A002  (the word that callers know)
+        by: str | Principal = "",
+        dry_run: bool = False,
+    ) -> Fork:
+        """A new run that goes on from event `at` of this one with what `change` says; a worker carries it on.
+
+        The run itself is untouched, and may be pruned afterwards. `at` None: its last point. Calls recorded
+        before the point are served and not sent; one that was open there takes its later receipt. Calls that
+        act and that the run made after the point are listed in the answer, and are in the fork, by `effects`:
+        `ask` held until `decide_effect`; `simulate` answered by their results, with nothing sent; `redo` made
+        again. `id`: the fork's own, else one is made of the run's; the same fork twice under one id is one.
+        `dry_run`: only tell. Raises ForkRefused, OtherFork, BadChange, BadPlace, BadPoint, BadRunId,
+        BudgetBelowSpent, ShapeMismatch, NotStorable, Damaged, NewerFormat, NoSuchRun, RunGone.
+        """
+        if effects not in get_args(e.Effects):
+            raise BadSetting(f"effects={effects!r:.80}", remedy=f"one of {', '.join(get_args(e.Effects))}")
+        if id is not None:
+            check_id(id)
+        new_id = fork_id(run_id, self.clock.new_id()) if id is None else id
+        wanted = change or Change()
+        order = ForkOrder(run_id, at, wanted, new_id, effects, senders.name_of(by), dry_run)
+        agent = self.agents.get((await self.store.row(run_id)).agent)
+        return await fork(self.store, self.clock, order, agent)
 
     async def outcome(self, run_id: str) -> Outcome[Any]:
         """What has become of a run, without driving it. Raises NoSuchRun."""

@@ -63,6 +63,39 @@ def permissions() -> list[e.AnyBody]:
     ]
 
 
+def forking() -> list[e.AnyBody]:
+    """It becomes a fork, and meets what its origin has done."""
+    return [
+        e.RunForked(
+            "desk-0",
+            "ab" * 16,
+            "ana",
+            "ask",
+            goal=codec.encode("another order"),
+            patch=(e.Set(("cents",), codec.encode(900)),),
+            models=(("chat", "large"),),
+            budget=Limits(usd=2_000_000_000, own=("usd",)),
+            acts=(
+                e.OriginAct(
+                    "3:0",
+                    "pay",
+                    "irreversible",
+                    b"\x07" * 16,
+                    "done",
+                    codec.encode("r-9"),
+                    (("cents", codec.encode(1200)),),
+                    "desk-0",
+                    41,
+                    AT,
+                ),
+            ),
+            seen=50,
+        ),
+        e.EffectAsked("3:0", 0, b"\x07" * 16),
+        e.EffectDecided("3:0", "reuse", "ana", note="it is paid"),
+    ]
+
+
 def bodies() -> list[e.AnyBody]:
     """Every kind of event, in an order that can happen."""
     goal, state = (
@@ -115,6 +148,7 @@ def bodies() -> list[e.AnyBody]:
         e.RunReleased("ana", "retry", "mended"),
         e.BudgetRaised("ana", Amount(usd=1_000_000_000), "one more try"),
         e.StepCommitted(2, (e.Delete(("done",)),)),
+        *forking(),
         e.RunResumed(
             "w-3", (), ("tool-removed chat: tool",), 0, codec.encode({"agent": "desk", "version": "2"}), "2"
         ),
@@ -130,6 +164,10 @@ def bodies() -> list[e.AnyBody]:
         e.UndoPlanned((e.Owed("1:1.0.0", "pay", 10),), (e.Owed("2:0", "mail", 31),)),
         e.RunFinished("cancelled", codec.encode({"by": "ana"})),
     ]
+
+
+FORKED = next(n for n, body in enumerate(bodies(), 1) if isinstance(body, e.RunForked))
+"""Where the run became another one."""
 
 
 def history() -> list[e.Event]:
@@ -181,8 +219,21 @@ def test_the_run_is_the_same_as_ever() -> None:
             {"role": "tool"},
         ],
         7: 1,
+        "cents": 900,
         "currency": "usd",
     }
+    assert run.fork is not None
+    assert (run.fork.run, run.fork.at, run.fork.used, run.models) == (
+        "desk-0",
+        FORKED - 1,
+        (),
+        {"chat": "large"},
+    )
+    assert (run.fork.asked["3:0"].how, run.fork.acts[0].path, codec.decode(run.goal)) == (
+        "reuse",
+        "3:0",
+        "another order",
+    )
     assert (run.ended, run.step, run.cancel, run.resumes) == ("cancelled", 2, "ana", 2)
     assert (run.version, run.state_version) == ("2", 3)
     assert (run.spent.calls, run.spent.steps, run.spent.input_tokens, run.spent.output_tokens) == (
@@ -200,7 +251,7 @@ def test_the_run_is_the_same_as_ever() -> None:
     call = open_step.calls["1:1.0.0"]
     assert (call.standing, call.attempt, call.key, codec.decode(call.value)) == ("done", 2, "k1", "r-1")
     assert run.ledger is not None
-    assert (run.ledger.now.usd, run.ledger.now.steps, run.ledger.reserved) == (1_500_000_000, 30, {})
+    assert (run.ledger.now.usd, run.ledger.now.steps, run.ledger.reserved) == (2_000_000_000, None, {})
     assert run.spent.usd == 95_000, (
         "what the act had reserved came back when it was said not to have happened"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from perdure.cli.screen import Row, Screen, word
@@ -60,6 +60,9 @@ _MARKS = {
     "held": ("⏸", "bold magenta"),
     "released": ("▶", "magenta"),
     "finished": ("■", "bold"),
+    "forked": ("⑂", "bold cyan"),
+    "matched": ("≈", "bold magenta"),
+    "decided": ("▶", "magenta"),
 }
 
 _WORDS = {"cancel": "cancel asked for by", "raised": "budget raised by", "undo": "to be undone:"}
@@ -77,6 +80,13 @@ VERDICTS = {
     "left-unknown": "left unknown, as the tool asks for",
 }
 """What became of an unknown call, in words."""
+
+DECISIONS = {
+    "reuse": "the origin's result is taken",
+    "act": "it is made again",
+    "simulate": "a given result is taken",
+}
+"""What was decided about a call that a fork's origin has made, in words."""
 
 CAUSES = {
     "crash": "the worker died inside it",
@@ -172,8 +182,8 @@ def _notch(line: Line) -> tuple[str, str]:
     """What a line that is no call says, and what it adds."""
     detail = [clean(part) for part in line.detail]
     text = clean(line.text)
-    if line.kind in _PERMISSIONS:
-        return _permission(line, text, detail)
+    if (told := _TOLD.get(line.kind)) is not None:
+        return told(line, text, detail)
     match line.kind:
         case "started":
             return f"started {text}", moment(line.at)
@@ -206,7 +216,16 @@ def _notch(line: Line) -> tuple[str, str]:
             return text + _SAID.get(line.kind, ""), " · ".join(detail)
 
 
-_PERMISSIONS = frozenset({"asked", "granted", "denied", "expired", "voided", "used"})
+def _forked(line: Line, text: str, detail: list[str]) -> tuple[str, str]:
+    """What a line says that tells of a fork and its origin."""
+    match line.kind:
+        case "forked":
+            return f"forked from {text}", " · ".join(detail)
+        case "matched":
+            return f"call {text} is what its origin did", " · ".join(detail)
+        case _:
+            how, by, *note = detail
+            return f"{DECISIONS[how]} for {text}", " · ".join([f"by {by}", *note])
 
 
 def _permission(line: Line, text: str, detail: list[str]) -> tuple[str, str]:
@@ -219,6 +238,12 @@ def _permission(line: Line, text: str, detail: list[str]) -> tuple[str, str]:
             return f"{line.kind} by {text}", " · ".join(detail)
         case _:
             return f"approval {line.kind}", " · ".join([text, *detail])
+
+
+_TOLD: dict[str, Callable[[Line, str, list[str]], tuple[str, str]]] = {
+    **dict.fromkeys(("asked", "granted", "denied", "expired", "voided", "used"), _permission),
+    **dict.fromkeys(("forked", "matched", "decided"), _forked),
+}
 
 
 def _inside(detail: list[str]) -> tuple[str, list[str]]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from perdure.cli.screen import Row, Screen, age, word
 from perdure.store.protocol import RunRow
 from perdure.timeline.amounts import counted, duration
-from perdure.timeline.condition import Condition
+from perdure.timeline.condition import Condition, fork_of
 from perdure.timeline.plain import clean
 from perdure.timeline.spending import noted_spending, tightest
 
@@ -31,6 +31,9 @@ def draw_runs(found: Sequence[tuple[RunRow, Condition]], now: int, *, more: bool
         rows = [
             [line[0], clean(row.parent or ""), *line[1:]] for line, (row, _) in zip(rows, found, strict=True)
         ]
+    if any(fork_of(row) for row, _ in found):
+        heads.insert(1, "FORK OF")
+        rows = [[line[0], clean(fork_of(row)), *line[1:]] for line, (row, _) in zip(rows, found, strict=True)]
     if not any(row[-2] for row in rows):  # no run has a budget
         rows = [[*row[:-2], row[-1]] for row in rows]
         heads.remove("SPENT")

@@ -32,6 +32,18 @@ class BadPlace(FaceError):
     default_remedy = "perdure state RUN shows the whole state, and with it the name of each place"
 
 
+class BadChange(FaceError):
+    """What a fork shall change cannot be changed at this point, or is nothing that can be changed.
+
+    State and goal are changed where the open step has recorded nothing yet, a result while nothing that came
+    after it is recorded: a call that is served would otherwise rest on what is not so any more.
+    """
+
+    code = "U720"
+    default_safe = "Nothing was written."
+    default_remedy = "perdure show RUN lists the points; fork at an earlier one"
+
+
 class NotABundle(FaceError):
     """The file is no exported run."""
 

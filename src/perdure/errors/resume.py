@@ -156,3 +156,22 @@ class NotRetirable(ResumeError):
 
     code = "R221"
     default_remedy = "settle what is open, then perdure retire RUN"
+
+
+class ForkRefused(ResumeError):
+    """The run cannot go on in another way from this point.
+
+    A call that acts was under way there, and nobody knows what became of it: a fork could neither serve it
+    nor send it again. Or the run was taking back at this point what it had done, or had ended.
+    """
+
+    code = "R230"
+    default_safe = "No fork was made; the run is unchanged."
+    default_remedy = "fork at an earlier point: perdure show RUN lists them"
+
+
+class OtherFork(ResumeError):
+    """There is a run of this id already, and it is not this fork: another origin, point or change."""
+
+    code = "R231"
+    default_remedy = "choose another id, or none: perdure fork RUN@POINT --id NEW"

@@ -36,6 +36,9 @@ _ALWAYS: tuple[type, ...] = (
     e.RunHeld,
     e.RunReleased,
     e.RunFinished,
+    e.RunForked,
+    e.EffectAsked,
+    e.EffectDecided,
 )
 _OF_ACTS: tuple[type, ...] = (
     e.CallIntended,

@@ -160,7 +160,9 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def price_of(drive: Drive, tool: Tool[..., Any]) -> Price | None:
     """What the model costs: declared with it, or in the agent's table."""
-    return tool.options.price or drive.agent.prices.get(tool.model_name)
+    model = drive.model_of(tool)
+    declared = tool.options.price if model == tool.model_name else None
+    return declared or drive.agent.prices.get(model)
 
 
 def room_of(drive: Drive, path: str) -> dict[Kind, int]:
@@ -178,10 +180,11 @@ def _worst(wanted: Wanted, limits: Limits, room: dict[Kind, int]) -> Amount | No
         return Amount(calls=1, micros=1)
     price = price_of(wanted.drive, tool)
     if price is None and limits.usd is not None:
+        model = wanted.drive.model_of(tool)
         raise PriceUnknown(
-            f"{tool.name} calls {tool.model_name}, whose price is not known; the run has a budget in dollars",
+            f"{tool.name} calls {model}, whose price is not known; the run has a budget in dollars",
             where=tool.source,
-            model=tool.model_name,
+            model=model,
         )
     usage = tool.options.reserve or _estimate(wanted)
     if usage is None:

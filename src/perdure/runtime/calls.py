@@ -48,7 +48,7 @@ from perdure.errors import (
     TransactionTooLong,
 )
 from perdure.journal import Fences
-from perdure.runtime import approvals, budgets, children, guards, premises, questions, reconcile
+from perdure.runtime import approvals, budgets, children, guards, premises, questions, reconcile, standins
 from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.difference import Sides, shown
@@ -153,6 +153,8 @@ async def _until_settled(wanted: Wanted) -> Any:
         call = wanted.call
         if call is not None and call.standing == "not_done" and wanted.fruitless:
             await _once_more(wanted, call)
+        elif call is None and await standins.stand_in(wanted):
+            continue
         elif call is None or call.standing == "not_done" or _sent_read(call):
             await attempt(wanted)
         elif call.standing == "retrying":
@@ -224,7 +226,9 @@ def _replayed(wanted: Wanted, call: CallRecord) -> Any:
     except ShapeMismatch as error:
         if call.standing != "done":
             raise
-        tool = wanted.tool
+        tool, fork = wanted.tool, wanted.execution.record.fork
+        if fork is not None and call.path in fork.given:  # what a person has put there is not forgotten
+            wanted.execution.hold(wanted.branch, standins.unfit_gift(wanted.drive.run_id, call, error.what))
         what = f"recorded a result that {tool.name} ({tool.source}) no longer gives: {error.what}"
         recorded = f"a result of {tool.name}: {shown(codec.decode(call.value))}"
         sides = Sides(call.path, recorded, f"it no longer fits: {error.what}", f"at {call.path} {what}")

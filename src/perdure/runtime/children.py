@@ -16,14 +16,14 @@ from msgspec import Struct
 from perdure import codec
 from perdure.agent import Agent, Budget, Call
 from perdure.errors import BadArguments, ChildFailed, NoSuchRun, RunEnded, RunGone
-from perdure.runtime import questions, rights, waits
+from perdure.runtime import questions, rights, standins, waits
 from perdure.runtime.allotment import allot
 from perdure.runtime.birth import Circumstances, goal_bytes, new_run, started
 from perdure.runtime.boundary import reached
 from perdure.runtime.difference import Sides
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Execution, here
-from perdure.runtime.lineage import Begun, OnCancel, Told, child_id, open_children
+from perdure.runtime.lineage import Begun, OnCancel, Told, child_digest, child_id, open_children
 from perdure.runtime.vaults import child_started
 from perdure.state import events as e
 from perdure.state.amount import Amount
@@ -65,6 +65,8 @@ async def spawn(execution: Execution, spawning: Spawning) -> Any:
         nonlocal limits, permitted
         await _permitted(execution, branch, path, spawning)
         permitted = True
+        if await standins.consult_child(execution, branch, path, agent.name, child_digest(agent.name, goal)):
+            return None
         limits, reserved = await allot(execution, path, limits)
         return reserved
 
@@ -73,6 +75,9 @@ async def spawn(execution: Execution, spawning: Spawning) -> Any:
         return Begun(started(agent, spawning.goal, begun), spawning.on_cancel).detail
 
     async def begins(wait: WaitRecord) -> None:
+        if (ended := standins.child_ended(execution.record, wait)) is not None:
+            await drive.journal.append(ended)
+            return
         if not permitted and drive.agent.authorize_fn is not None:  # its wait was opened before a pause
             await _permitted_still(execution, branch, wait, spawning)
         await _begin(execution, branch, wait)

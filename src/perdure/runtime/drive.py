@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
 
-from perdure.agent import Agent, Principal, Providers
+from perdure.agent import Agent, Principal, Providers, Tool
 from perdure.clock import Clock
 from perdure.codec.secret import Resolver
 from perdure.errors import LeaseLost
@@ -145,6 +145,10 @@ class Drive(Struct, eq=False):
         """
         if not await self.host.leases.cover(self.run_id, seconds):
             raise LeaseLost(f"run {self.run_id} is owned by another worker")
+
+    def model_of(self, tool: Tool[..., Any]) -> str:
+        """The model that a declared model function calls in this run: a fork may have been given another."""
+        return self.record.models.get(tool.name, tool.model_name)
 
     def arguments(self, call: CallRecord) -> dict[str, Any]:
         """A recorded call's arguments as plain data."""

@@ -31,7 +31,7 @@ def identity(wanted: Wanted, seconds: float) -> Call:
         path=wanted.path,
         attempt=1 if before is None else before.attempt + 1,
         args=wanted.args,
-        model=tool.model_name,
+        model=drive.model_of(tool),
         principal=drive.principal,
         deadline=drive.host.clock.now() + int(seconds * SECOND) if seconds else None,
         tx=None,

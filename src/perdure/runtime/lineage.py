@@ -34,6 +34,11 @@ def child_id(parent: str, path: str) -> str:
     return f"{parent[: ID_CHARS - len(told) - 1]}~{told}"
 
 
+def child_digest(agent: str, goal: bytes) -> bytes:
+    """By which a fork knows a child of its origin's again: its agent and goal."""
+    return codec.digest(b"child", agent.encode("utf-8", "surrogatepass"), goal)
+
+
 class Begun(Struct, frozen=True):
     """What the wait for a child records: all that is needed to create it, again if need be.
 

@@ -16,6 +16,7 @@ from perdure import codec
 from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, may_have_acted
 from perdure.runtime.decisions import decision_events
 from perdure.runtime.lineage import child_events
+from perdure.runtime.origin import effect_events
 from perdure.runtime.questions import answer_events, signal_events
 from perdure.runtime.raising import raising_events
 from perdure.runtime.resolved import resolvable
@@ -78,6 +79,8 @@ def message_events(record: RunRecord, message: Inbound, run_id: str) -> tuple[e.
             return _resolved(record, data, by)
         case "release" | "retry":
             return _released(record, message.kind, data, by)
+        case "effect":
+            return effect_events(record, data, by)
         case "budget":
             return raising_events(record, data, by)
         case "approve" | "deny":

@@ -120,7 +120,7 @@ def _identity(drive: Drive, call: CallRecord, tool: Tool[..., Any]) -> Call:
         path=call.path,
         attempt=call.attempt,
         args=tool.restore(drive.arguments(call)),
-        model=tool.model_name,
+        model=drive.model_of(tool),
         principal=drive.principal,
         deadline=None,
         tx=None,

@@ -1,7 +1,7 @@
 """What a run notes about itself in its row, so that lists need not load it.
 
 A small dict as value bytes: `step`, `calls`, and where there is something to tell `reason`, `detail`,
-`budget`, `approvals`, `asks`, and `children` where it waits for nothing but these. Pure.
+`budget`, `approvals`, `asks`, `fork` (RUN@SEQ), and `children` where it waits for nothing but these. Pure.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def end_info(record: RunRecord, end: e.RunFinished, *, steps: int = 0) -> bytes:
 
 def _past(record: RunRecord, steps: int = 0) -> dict[str, Any]:
     facts: dict[str, Any] = {"step": record.step + steps, "calls": record.spent.calls}
+    if record.fork is not None:
+        facts["fork"] = f"{record.fork.run}@{record.fork.at}"
     if record.ledger is not None:
         facts["budget"] = budgets.shown(record.ledger, spent_of(record), reserved_of(record))
     return facts

@@ -34,6 +34,7 @@ from perdure.runtime.boundary import reached
 from perdure.runtime.questions import ANSWER, SIGNAL, open_waits, terms_of
 from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
+from perdure.state.fork import own_events
 from perdure.state.record import WaitRecord
 from perdure.store.protocol import Message, Store
 
@@ -261,7 +262,7 @@ async def _came(store: Store, sending: Sending) -> dict[str, Any] | None:
         if item.id == f"{sending.prefix}{sending.id}":
             told: dict[str, Any] = codec.decode(item.data)
             return told
-    for event in (await retold(store, sending.run_id)).events:
+    for event in own_events((await retold(store, sending.run_id)).events):
         match event.body:
             case e.SignalReceived(id=sending.id, name=name, value=value) if sending.kind == "signal":
                 return {"name": name, "value": value}

@@ -16,9 +16,45 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from perdure.state.amount import Amount, Limits
+from perdure.state.forking import EffectAsked, EffectDecided, Effects, OriginAct, RunForked, Standin
+from perdure.state.parts import (
+    Argument,
+    Body,
+    Delete,
+    Effect,
+    Key,
+    OddKey,
+    Omitted,
+    Op,
+    Ref,
+    Set,
+    Splice,
+    StateList,
+    Value,
+)
 
-Effect: TypeAlias = Literal["read", "idempotent", "transactional", "irreversible"]
-"""What repeating a call does."""
+__all__ = [
+    "Argument",
+    "Body",
+    "Delete",
+    "Effect",
+    "EffectAsked",
+    "EffectDecided",
+    "Effects",
+    "Key",
+    "OddKey",
+    "Omitted",
+    "Op",
+    "OriginAct",
+    "Ref",
+    "RunForked",
+    "Set",
+    "Splice",
+    "Standin",
+    "StateList",
+    "Value",
+]
+"""Names of other files that are given on; this file's own are public all the same."""
 
 Usage: TypeAlias = tuple[int, ...]
 """What a call used: input and output tokens, then billionths of a dollar if the price is known. An empty one:
@@ -32,79 +68,6 @@ DRAWN: frozenset[str] = frozenset({"run.now", "run.random", "run.new_id", "run.g
 
 Outcome: TypeAlias = Literal["done", "failed", "not_done"]
 """What a receipt says."""
-
-
-class OddKey(Struct, frozen=True, array_like=True, tag=2):
-    """A dict key that is no plain string, as value bytes."""
-
-    data: bytes
-
-
-Key: TypeAlias = str | int | OddKey
-"""One place in a state tree: a field or string key, a list index, or any other dict key."""
-
-
-class Ref(Struct, frozen=True, array_like=True, tag=0):
-    """Bytes `start : start + length` of the value that event `seq` recorded."""
-
-    seq: int
-    start: int
-    length: int
-
-
-Value: TypeAlias = bytes | Ref
-"""A stored value: its bytes, or where they are already."""
-
-
-class Set(Struct, frozen=True, array_like=True, tag="="):
-    """Put a value at a path; a new dict key goes last."""
-
-    path: tuple[Key, ...]
-    value: Value
-
-
-class Delete(Struct, frozen=True, array_like=True, tag="-"):
-    """Remove a dict key."""
-
-    path: tuple[Key, ...]
-
-
-class Splice(Struct, frozen=True, array_like=True, tag="+"):
-    """In the list at a path, replace `count` items from `start` by `values`.
-
-    An append has start = length, count = 0.
-    """
-
-    path: tuple[Key, ...]
-    start: int
-    count: int
-    values: tuple[Value, ...]
-
-
-Op: TypeAlias = Set | Delete | Splice
-"""One change of a patch."""
-
-
-class StateList(Struct, frozen=True, array_like=True, tag=1):
-    """An argument that is a list of the state: its first `count` committed items, then `extra`."""
-
-    path: tuple[Key, ...]
-    count: int
-    extra: tuple[Value, ...] = ()
-
-
-class Omitted(Struct, frozen=True, array_like=True, tag=3):
-    """An argument of a read that was digested and not kept; `size` is the length of its value bytes."""
-
-    size: int
-
-
-Argument: TypeAlias = bytes | Ref | StateList | Omitted
-"""A recorded argument: value bytes, a reference, or only its size (the call's digest covers it)."""
-
-
-class Body(Struct, frozen=True, array_like=True):
-    """What happened; the subclass's tag is the event's kind."""
 
 
 class RunStarted(Body, frozen=True, array_like=True, tag="run.started"):
@@ -517,6 +480,9 @@ AnyBody: TypeAlias = (
     | RunHeld
     | RunReleased
     | RunFinished
+    | RunForked
+    | EffectAsked
+    | EffectDecided
 )
 """The closed set."""
 

@@ -9,13 +9,14 @@ by perdure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from perdure.errors import Damaged
 from perdure.state import events as e
+from perdure.state import fork as forks
 from perdure.state import interruption
 from perdure.state.amount import NOTHING, Amount
 from perdure.state.facts import remember
@@ -53,6 +54,16 @@ def fold_all(record: RunRecord, events: Iterable[e.Event], read: Read) -> RunRec
     for event in events:
         record = _after(record, event, work)
     return record
+
+
+def fold_each(
+    record: RunRecord, events: Iterable[e.Event], read: Read
+) -> Iterator[tuple[RunRecord, e.Event]]:
+    """Each event with the run before it, whose state is changed when the next one is asked for."""
+    work = Work(read)
+    for event in events:
+        yield record, event
+        record = _after(record, event, work)
 
 
 def _after(record: RunRecord, event: e.Event, work: Work) -> RunRecord:
@@ -416,6 +427,7 @@ def _committed(record: RunRecord, event: e.Event, body: e.StepCommitted, work: W
         "begun": event.seq,
         "interruption": interruption.of_step(record.interrupted, record.calls, values),
         "interrupted": NOT_INTERRUPTED,
+        "fork": forks.committed(record.fork),
     }
 
 
@@ -434,6 +446,7 @@ def _restarted(record: RunRecord, event: e.Event, body: e.StepRestarted, work: W
         "approvals": approvals,
         "restart": record.restart + (1 if body.fresh else 0),
         "failures": record.failures + (1 if failed else 0),
+        "fork": forks.restarted(record.fork, body.keep),
     }
 
 
@@ -485,6 +498,20 @@ def _finished(record: RunRecord, event: e.Event, body: e.RunFinished, work: Work
     }
 
 
+def _forked(record: RunRecord, event: e.Event, body: e.RunForked, work: Work) -> Changes:
+    if record.ledger is not None:  # the time since the origin's last event is nobody's
+        record = _new_lease(record, record.ledger, event)
+    return {"spent": record.spent, **forks.forked(record, event, body, work)}
+
+
+def _effect_asked(record: RunRecord, event: e.Event, body: e.EffectAsked, work: Work) -> Changes:
+    return {"fork": forks.asked(record, event, body)}
+
+
+def _effect_decided(record: RunRecord, event: e.Event, body: e.EffectDecided, work: Work) -> Changes:
+    return {"fork": forks.decided(record, event, body)}
+
+
 _FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Work], Changes]] = {
     e.RunStarted: _started,
     e.RunResumed: _resumed,
@@ -514,4 +541,7 @@ _FOLDS: dict[type, Callable[[RunRecord, e.Event, Any, Work], Changes]] = {
     e.RunHeld: _held,
     e.RunReleased: _released,
     e.RunFinished: _finished,
+    e.RunForked: _forked,
+    e.EffectAsked: _effect_asked,
+    e.EffectDecided: _effect_decided,
 }

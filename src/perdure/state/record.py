@@ -12,7 +12,17 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from perdure.state.amount import NOTHING, Amount, Limits
-from perdure.state.events import Argument, CallHead, Effect, Owed, Premised, WaitKind
+from perdure.state.events import (
+    Argument,
+    CallHead,
+    Effect,
+    Effects,
+    OriginAct,
+    Owed,
+    Premised,
+    Standin,
+    WaitKind,
+)
 
 Status: TypeAlias = Literal[
     "ready", "running", "waiting", "held", "succeeded", "failed", "cancelled", "retired"
@@ -262,6 +272,39 @@ NOT_INTERRUPTED = Interruption()
 """Nothing happened around a step."""
 
 
+class AskedEffect(Struct, frozen=True, array_like=True):
+    """A call of the open step that acts, as a fork has it decided. `act`: which of its origin's, -1 for none.
+
+    `how` is empty until it is decided; `value`: the given result, as value bytes. `seq`: the event that
+    asked.
+    """
+
+    path: str
+    act: int
+    digest: bytes
+    seq: int
+    how: Standin | Literal[""] = ""
+    value: bytes = b""
+    by: str = ""
+
+
+class ForkRecord(Struct, frozen=True, array_like=True):
+    """Where a fork comes from: `run` up to its event `at`; its own events begin after `at`.
+
+    `acts`: what its origin did after that, `used` those (by their place) of which it was decided in steps
+    that are committed, `asked` by path in the open one. `given`: paths whose outcomes were changed.
+    """
+
+    run: str
+    at: int
+    by: str
+    effects: Effects
+    given: tuple[str, ...] = ()
+    acts: tuple[OriginAct, ...] = ()
+    used: tuple[int, ...] = ()
+    asked: dict[str, AskedEffect] = {}
+
+
 class RunRecord(Struct, frozen=True, array_like=True):
     """A run, folded up to event `seq`."""
 
@@ -302,3 +345,5 @@ class RunRecord(Struct, frozen=True, array_like=True):
     undo: tuple[Owed, ...] | None = None  # what is undone, in this order; None: not looked up
     unsure: tuple[Owed, ...] = ()  # acts that may have happened, and are not undone
     cancel_note: str = ""  # of who asked first
+    fork: ForkRecord | None = None  # None: the run began as itself
+    models: dict[str, str] = {}  # models that a fork calls in the place of those declared, by function

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from perdure.state import events as e
+from perdure.state.fork import own_events
 from perdure.state.record import RunRecord
 
 PREFIX = "undo:"
@@ -32,13 +33,22 @@ def planned(events: Iterable[e.Event], undoable: Callable[[str], bool]) -> e.Und
     heads: dict[str, e.CallHead] = {}
     done: dict[str, e.Owed] = {}
     unsure: dict[str, e.Owed] = {}
-    for event in events:
+    stood_in: set[str] = set()
+    for event in own_events(list(events)):  # what a fork's origin has done is not the fork's to undo
         body = event.body
+        if isinstance(body, e.EffectDecided) and body.how != "act":
+            stood_in.add(body.path)
         if isinstance(body, e.CallIntended | e.CallSettled) and body.head is not None:
             heads[body.path] = body.head
         path, known = _learned(body)
         head = heads.get(path)
-        if head is None or head.effect == "read" or undone_path(path) or not undoable(head.name):
+        if (
+            path in stood_in
+            or head is None
+            or head.effect == "read"
+            or undone_path(path)
+            or not undoable(head.name)
+        ):
             continue
         (done if known else unsure)[path] = e.Owed(path, head.name, event.seq)
     return e.UndoPlanned(_newest_first(done), _newest_first(unsure))

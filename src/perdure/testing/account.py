@@ -31,8 +31,10 @@ class Account:
         if isinstance(body, e.CallIntended | e.CallSettled):
             self._first.setdefault(body.path, event.seq)
         match body:
-            case e.RunStarted(budget=limits):
-                self.limits = limits or Limits()
+            case e.RunStarted(budget=limits) | e.RunForked(budget=limits):
+                # What a fork's origin has spent is spent, what it had reserved is not; limits may stay.
+                self.limits = limits or self.limits
+                self.reserved = {}
             case e.BudgetRaised(more=more):
                 self.limits = self.limits.raised(more)
             case e.CallIntended():

@@ -20,6 +20,7 @@ def unfounded(events: Sequence[e.Event]) -> Iterator[str]:
     newest_change: dict[tuple[str, bytes], int] = {}
     told: dict[str, int] = {}
     resting: dict[str, int] = {}
+    stood_in: set[str] = set()
     for event in events:
         match event.body:
             case e.RunStarted(manifest=manifest) | e.RunResumed(manifest=manifest) if manifest:
@@ -34,7 +35,11 @@ def unfounded(events: Sequence[e.Event]) -> Iterator[str]:
                 act = f"event {event.seq}: {head.name} at {path}"
                 yield from _judged(act, event, premises, reads, newest_change, told.get(path, 0))
                 yield from _counted(act, len(premises), resting.get(head.name, 0))
+            case e.EffectDecided(path=path, how="reuse" | "simulate"):
+                stood_in.add(path)
             case e.CallSettled(path=path, outcome="done", premises=premises) as settled:
+                if path in stood_in:
+                    continue
                 act = f"event {event.seq}: the call at {path}"
                 yield from _judged(act, event, premises, reads, newest_change, told.get(path, 0))
                 if settled.head is not None and settled.head.effect == "transactional":

@@ -68,12 +68,16 @@ class _Book:
     permits: Permits = field(default_factory=Permits)
     cancelled: bool = False
     ended: bool = False
+    given: set[str] = field(default_factory=set)  # what a fork was given: nothing was sent for it in the fork
+    inherited: set[str] = field(default_factory=set)  # the keys of a fork's origin
+    keys: set[str] = field(default_factory=set)
 
 
 def offences(events: Sequence[e.Event], acts: Iterable[Act], undoable: Iterable[str] = ()) -> list[str]:
     """Everything that should not be, of one run.
 
-    `acts`: what the outside recorded of it, reads included. `undoable`: the tools that have an undo hook.
+    `acts`: what the outside recorded of it, reads included, and of a fork also what was done for its origin.
+    `undoable`: the tools that have an undo hook.
     """
     by_attempt: dict[tuple[str, int], list[Act]] = defaultdict(list)
     acting = [act for act in acts if act.effect != "read"]
@@ -124,6 +128,8 @@ def _event(book: _Book, event: e.Event) -> Iterator[str]:
         case e.CallLate(used=True):
             yield from _must_be(book, body.path, "open", "unknown", "not_done")
             book.lives[body.path].standing = body.outcome
+        case e.RunForked() | e.EffectDecided():
+            _forked(book, body)
         case e.WaitOpened() | e.WaitClosed() | e.SignalReceived() | e.AnswerRefused():
             yield from _waiting(book, event, body)
         case e.CancelRequested():
@@ -142,6 +148,26 @@ def _event(book: _Book, event: e.Event) -> Iterator[str]:
             book.closed = {path: took for path, took in book.closed.items() if path not in dropped}
         case _:
             return
+
+
+def _forked(book: _Book, body: e.RunForked | e.EffectDecided) -> None:
+    """Law 13 from the fork's side: what was open is not its own, what it is given was not sent by it."""
+    if isinstance(body, e.EffectDecided):
+        book.given |= set() if body.how == "act" else {body.path}
+        return
+    settled = {
+        path for path, life in book.lives.items() if life.standing in ("done", "failed", "left-unknown")
+    }
+    for path in [path for path in book.lives if path not in settled and path not in body.given]:
+        del book.lives[path]
+    for path in body.given:
+        if path in book.lives:
+            book.lives[path].standing = "open"
+        book.closed.pop(path, None)
+    book.waits = {path: seq for path, seq in book.waits.items() if path in {*book.closed, *body.given}}
+    book.given |= set(body.given)
+    book.inherited |= book.keys
+    book.cancelled = False
 
 
 def _waiting(
@@ -179,6 +205,9 @@ def _intended(book: _Book, event: e.Event, body: e.CallIntended) -> Iterator[str
     call = f"call {body.path} ({body.head.name})"
     if book.cancelled and body.head.effect != "read" and not body.path.startswith("undo:"):
         yield f"{call} is intended after a cancel"
+    if body.key in book.inherited:
+        yield f"{call} is sent under a key of the run that it was forked from"
+    book.keys.add(body.key)
     if body.attempt != life.attempt + 1:
         yield f"{call}: attempt {body.attempt} follows attempt {life.attempt}"
     if life.standing in ("done", "failed", "left-unknown"):
@@ -210,9 +239,10 @@ def _settled(book: _Book, event: e.Event, body: e.CallSettled) -> Iterator[str]:
         yield f"call {body.path} is settled a second time"
     if body.head is None:
         yield from _must_be(book, body.path, "open")
-        if life.standing == "open" and life.epoch != event.epoch:
+        if body.path not in book.given and life.standing == "open" and life.epoch != event.epoch:
             yield f"call {body.path} has a receipt of epoch {event.epoch} for an intent of {life.epoch}"
-    if effect in ("idempotent", "irreversible") and body.outcome == "done":
+    sent = body.path not in book.given
+    if sent and effect in ("idempotent", "irreversible") and body.outcome == "done":
         yield from _receipt(book, life, body.path, body.value)
     life.standing = body.outcome if body.final or body.outcome == "done" else _again(body.outcome)
     life.attempt = body.attempt
@@ -234,6 +264,9 @@ def _receipt(book: _Book, life: _Life, path: str, value: bytes) -> Iterator[str]
 
 
 def _reconciled(book: _Book, body: e.CallReconciled) -> Iterator[str]:
+    if body.path in book.given:
+        book.lives[body.path].standing = body.verdict
+        return
     also: tuple[str, ...] = ("open",) if body.by.startswith(("person:", "late")) else ()
     if also and body.path.startswith("undo:"):  # a person may settle one that did not work
         also = ("open", "retrying", "not_done")

@@ -51,7 +51,7 @@ class Permits:
                 yield from self._intended(body)
             case e.StepRestarted():
                 self.newest = {path: one for path, one in self.newest.items() if one.seq <= body.keep}
-            case e.StepCommitted() | e.RunFinished():
+            case e.StepCommitted() | e.RunFinished() | e.RunForked():
                 self.newest = {}
             case _:
                 return

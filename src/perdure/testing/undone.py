@@ -25,6 +25,7 @@ class Undone:
     done: dict[str, e.Owed] = field(default_factory=dict)
     plan: tuple[e.Owed, ...] | None = None
     settled: set[str] = field(default_factory=set)
+    stood_in: set[str] = field(default_factory=set)
 
     def see(self, event: e.Event) -> Iterator[str]:
         """What should not be about this event."""
@@ -39,6 +40,10 @@ class Undone:
                 self._settle(event, path, done=verdict == "done")
             case e.CallLate(path=path, outcome=outcome, used=True):
                 self._settle(event, path, done=outcome == "done")
+            case e.EffectDecided(path=path, how="reuse" | "simulate"):
+                self.stood_in.add(path)
+            case e.RunForked():  # what its origin has done, and was asked to undo, is not the fork's
+                self.done, self.asked, self.plan = {}, False, None
             case e.CancelRequested(compensate=True):
                 self.asked = True
             case e.UndoPlanned():
@@ -51,7 +56,12 @@ class Undone:
     def _settle(self, event: e.Event, path: str, *, done: bool) -> None:
         if path.startswith(_UNDO):
             self.settled.add(path)
-        elif done and (head := self.heads.get(path)) is not None and head.effect != "read":
+        elif (
+            done
+            and path not in self.stood_in
+            and (head := self.heads.get(path)) is not None
+            and head.effect != "read"
+        ):
             self.done[path] = e.Owed(path, head.name, event.seq)
 
     def _planned(self, body: e.UndoPlanned) -> Iterator[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from perdure.state import events as e
+from perdure.state.fork import own_events
 from perdure.timeline.view import Call, Line, lines, plain
 
 Guarantee: TypeAlias = Literal[
@@ -22,6 +23,8 @@ Guarantee: TypeAlias = Literal[
     "at-least-once",
     "unknown",
     "not made",
+    "stand-in",
+    "its origin's",
 ]
 """Why it is known how often an act happened; `MEANING` says each in words."""
 
@@ -35,6 +38,8 @@ MEANING: dict[Guarantee, str] = {
     "at-least-once": "it was made again, and an earlier try turned out to have happened too",
     "unknown": "nobody knows whether it happened",
     "not made": "it was refused, and nothing was sent",
+    "stand-in": "nothing was sent: a result stood in for it in this fork",
+    "its origin's": "its origin made it before the point of the fork, in which it is only served",
 }
 """What each guarantee rests on."""
 
@@ -94,13 +99,23 @@ def audit(events: Sequence[e.Event]) -> list[Act]:
         if isinstance(event.body, e.RunHeld) and event.body.reason == "conflict"
     }
     late = {event.body.path for event in events if isinstance(event.body, e.CallLate) and event.body.used}
-    found, read = [], lines(events)
+    stood_in = {
+        event.body.path
+        for event in events
+        if isinstance(event.body, e.EffectDecided) and event.body.how != "act"
+    }
+    own, found, read = own_events(events)[0].seq if events else 0, [], lines(events)
     undos = _undos(events, read)
     for line in read:
         if line.call is None or (line.call.effect == "read" and line.call.path not in desk.permits):
             continue
         permits = tuple(reversed(desk.permits.get(line.call.path, [])))
-        guarantee = _guarantee(line, late=line.call.path in late, doubled=line.call.path in doubled)
+        path = line.call.path
+        guarantee = _guarantee(line, late=path in late, doubled=path in doubled)
+        if path in stood_in:
+            guarantee = "stand-in"
+        elif line.seq < own and line.call.standing not in ("open", "unknown"):
+            guarantee = "its origin's"
         undo, undone_at = undos.get(line.call.path, ("", 0))
         found.append(Act(line.call, line.seq, line.at, line.step, guarantee, permits, undo, undone_at))
     return found

@@ -138,3 +138,9 @@ def note_of(row: RunRow) -> str:
     if not isinstance(noted, dict):
         return ""
     return ": ".join(str(noted[name]) for name in ("reason", "detail") if noted.get(name))
+
+
+def fork_of(row: RunRow) -> str:
+    """The point at which a run was forked from another one, as RUN@SEQ; empty if it was not."""
+    noted = decode(row.info) if row.info else {}
+    return str(noted.get("fork", "")) if isinstance(noted, dict) else ""

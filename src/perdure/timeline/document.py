@@ -16,12 +16,12 @@ from msgspec.structs import asdict
 from perdure.errors import at_store
 from perdure.recovery.deploys import RunKey
 from perdure.state import events as e
-from perdure.state.record import Hold, RunRecord
+from perdure.state.record import ForkRecord, Hold, RunRecord
 from perdure.state.undo import progress
 from perdure.store.protocol import NEVER, RunRow, StoreStats
 from perdure.timeline.amounts import stamp
 from perdure.timeline.audit import MEANING, Act
-from perdure.timeline.condition import Condition
+from perdure.timeline.condition import Condition, fork_of
 from perdure.timeline.plain import jsonable
 from perdure.timeline.spending import noted_spending, spending, spending_document
 from perdure.timeline.view import Call, Line, Reference, argument, place, plain
@@ -53,6 +53,7 @@ def run_document(row: RunRow, state: Condition) -> dict[str, Any]:
         "claims": row.claims,
         "pending_messages": row.pending,
         "parent": jsonable(row.parent),
+        "fork_of": jsonable(fork_of(row)) or None,
         "budget": spending_document(noted_spending(row)),
         "created_at": stamp(row.created_at),
         "updated_at": stamp(row.updated_at),
@@ -78,6 +79,41 @@ def record_document(record: RunRecord, store: str | None = None) -> dict[str, An
         "held": _held(record.held, store),
         "cancel_requested_by": jsonable(record.cancel),
         "undo": _undo(record) if record.compensate else None,
+        "fork": None if record.fork is None else _fork(record.fork),
+    }
+
+
+def _fork(fork: ForkRecord) -> dict[str, Any]:
+    """Where a fork comes from, and what it knows of what its origin did since."""
+    asked = [one.path for one in fork.asked.values() if not one.how]
+    return {
+        "origin": jsonable(fork.run),
+        "at": fork.at,
+        "by": jsonable(fork.by),
+        "effects": fork.effects,
+        "acts_of_origin": [origin_act_document(act) for act in fork.acts],
+        "asked": asked,
+    }
+
+
+def _act_listed(act: e.OriginAct | e.Owed) -> Any:
+    return origin_act_document(act) if isinstance(act, e.OriginAct) else jsonable(act)
+
+
+def origin_act_document(act: e.OriginAct) -> dict[str, Any]:
+    """An act that a fork's origin made after the point."""
+    return {
+        "run_id": jsonable(act.run),
+        "path": act.path,
+        "name": jsonable(act.name),
+        "effect": act.effect,
+        "args": {jsonable(name): jsonable(plain(value)) for name, value in act.args if value},
+        "outcome": act.outcome,
+        "value": jsonable(plain(act.value)),
+        "seq": act.seq,
+        "child": jsonable(act.child) or None,
+        "acts": act.acts,
+        "undone": act.undone,
     }
 
 
@@ -267,6 +303,8 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "budget": asdict,
     "reserved": asdict,
     "more": asdict,
+    "models": lambda models: {jsonable(name): jsonable(model) for name, model in models},
+    "acts": lambda acts: [_act_listed(act) for act in acts],
     "patch": lambda patch: [_op(op) for op in patch],
 }
 """How the fields that hold value bytes, or structures of them, are read;

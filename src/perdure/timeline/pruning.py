@@ -19,6 +19,7 @@ from perdure import codec
 from perdure.errors import Damaged, NewerFormat, NoSuchRun, RunGone
 from perdure.journal import Keep, accounted, keys_of, retold
 from perdure.state import events as e
+from perdure.state.fork import own_events
 from perdure.state.record import TERMINAL
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.amounts import stamp
@@ -191,8 +192,8 @@ async def _tombstones(store: Store, row: RunRow, keep: Keep) -> list[bytes]:
         events[0].at,
         events[-1].at,
         store.now(),
-        tuple(dict.fromkeys((*told.keys, *keys_of(events)))),
-        tuple(map(codec.pack, accounted(events))) if keep == "audit" else (),
+        tuple(dict.fromkeys((*told.keys, *keys_of(own_events(events))))),
+        tuple(map(codec.pack, accounted(own_events(events)))) if keep == "audit" else (),
     )
     late = [message.data for message in await store.inbox(row.run_id) if message.kind == "late"]
     return [codec.pack(epitaph), *late]

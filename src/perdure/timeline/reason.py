@@ -17,6 +17,7 @@ from perdure.recovery.deploys import RunKey
 from perdure.runtime.decisions import ANYONE, FUNCTION
 from perdure.runtime.questions import open_waits, terms_of, words
 from perdure.state.events import Owed
+from perdure.state.fork import left
 from perdure.state.record import ApprovalRecord, CallRecord, ChangeRecord, RunRecord, WaitRecord
 from perdure.state.undo import progress
 from perdure.state.wording import money
@@ -196,7 +197,16 @@ def _named(acts: Sequence[Owed]) -> str:
 
 
 def _kin(row: RunRow, record: RunRecord, now: int, children: Sequence[RunRow]) -> Iterator[Fact]:
-    """The run that spawned this one, and how those stand that it waits for itself."""
+    """The run that this one was forked from or spawned by, and how those stand that it waits for itself."""
+    if (fork := record.fork) is not None:
+        left_over = len(list(left(fork)))
+        acts = (
+            f"; {counted(left_over, 'act')} of it after that not come to yet ({fork.effects})"
+            if left_over
+            else ""
+        )
+        by = f", by {clean(fork.by)}" if fork.by else ""
+        yield Fact("fork", f"of {clean(fork.run)} at event {fork.at}{by}{acts}")
     if row.parent is not None and record.path:
         yield Fact("parent", f"{clean(row.parent)} spawned it at {record.path}, and is told of its end")
     there = {child.run_id: child for child in children}

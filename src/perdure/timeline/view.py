@@ -51,6 +51,9 @@ Kind: TypeAlias = Literal[
     "held",
     "released",
     "finished",
+    "forked",
+    "matched",
+    "decided",
 ]
 """What a line is about."""
 
@@ -384,6 +387,39 @@ def _finished(scan: _Scan, event: e.Event, body: e.RunFinished) -> None:
     scan.add(event, "finished", body.status)
 
 
+def _forked(scan: _Scan, event: e.Event, body: e.RunForked) -> None:
+    scan.close(keep=event.seq)  # what is not settled by now is not the fork's
+    scan.models |= dict(body.models)
+    changed = [
+        *(["goal changed"] if body.goal else []),
+        *(
+            [f"state changed in {len(body.patch)} place{'' if len(body.patch) == 1 else 's'}"]
+            if body.patch
+            else []
+        ),
+        *(f"outcome of {path} follows" for path in body.given),
+        *(f"model of {name}: {model}" for name, model in body.models),
+        *(["budget changed"] if body.budget is not None else []),
+    ]
+    acts = (
+        f"{len(body.acts)} act{'' if len(body.acts) == 1 else 's'} of its origin after that: {body.effects}"
+    )
+    scan.add(event, "forked", f"{body.run}@{event.seq - 1}", *changed, *([acts] if body.acts else []))
+
+
+def _effect_asked(scan: _Scan, event: e.Event, body: e.EffectAsked) -> None:
+    scan.add(
+        event,
+        "matched",
+        body.path,
+        f"act {body.act + 1} of its origin" if body.act >= 0 else "no act is left",
+    )
+
+
+def _effect_decided(scan: _Scan, event: e.Event, body: e.EffectDecided) -> None:
+    scan.add(event, "decided", body.path, body.how, body.by, *([body.note] if body.note else []))
+
+
 _READERS: dict[type, Callable[[_Scan, e.Event, Any], None]] = {
     e.RunStarted: _started,
     e.RunResumed: _resumed,
@@ -413,4 +449,7 @@ _READERS: dict[type, Callable[[_Scan, e.Event, Any], None]] = {
     e.RunHeld: _held,
     e.RunReleased: _released,
     e.RunFinished: _finished,
+    e.RunForked: _forked,
+    e.EffectAsked: _effect_asked,
+    e.EffectDecided: _effect_decided,
 }

@@ -9,7 +9,7 @@ import pytest
 
 from perdure import codec
 from perdure.state import events as e
-from perdure.state.amount import Amount
+from perdure.state.amount import Amount, Limits
 from perdure.store.protocol import NEVER, StoreStats
 from perdure.timeline import document
 from perdure.timeline.condition import condition
@@ -105,6 +105,24 @@ EVERYTHING: tuple[e.AnyBody, ...] = (
     e.CancelRequested("ada", compensate=True),
     e.UndoPlanned((e.Owed("2/5", "refund", 20),), (e.Owed("2/6", "refund", 22),)),
     e.BudgetRaised("ada", Amount(usd=1_000_000_000), "more"),
+    e.RunForked(
+        "desk-0",
+        "ab" * 16,
+        "ada",
+        "ask",
+        goal=codec.encode(b"\xff"),
+        patch=(e.Delete(("b",)),),
+        models=(("chat", "large"),),
+        budget=Limits(usd=5),
+        acts=(
+            e.OriginAct(
+                "2/1", "pay", "irreversible", b"\x03", "done", codec.encode(b"\xfe"), (), "desk-0", 9, START
+            ),
+        ),
+        seen=12,
+    ),
+    e.EffectAsked("2/8", 0, b"\x03"),
+    e.EffectDecided("2/8", "simulate", "ada", codec.encode(float("nan")), "it is paid"),
     e.CallSettled("2/3", "done", codec.encode(1), e.CallHead("chat", "read", (("all", e.Omitted(9)),), b"")),
     e.CallSettled("2/4", "done", codec.encode(1), head("chat", "read", odd=float("nan"))),
     e.StepCommitted(

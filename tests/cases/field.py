@@ -1,4 +1,4 @@
-"""A field: a folder with a program, a store file, and real processes that run the program and are killed.
+"""A field: a folder with a program, a store, and real processes that run the program and are killed.
 
 The program is `app.py`: PRELUDE and what a test puts behind it. Its processes tell the test what they do by
 lines in files beside it, and wait for files that the test makes.
@@ -21,10 +21,10 @@ from perdure.errors import NoSuchRun
 from perdure.journal import history, load, verify
 from perdure.state import events as e
 from perdure.state.record import RunRecord
+from perdure.store import open_store
 from perdure.store.protocol import RunRow
-from perdure.store.sqlite import SQLiteStore
 
-SECONDS = 30.0
+SECONDS = 60.0
 """How long a test waits for another process before it gives up: more than any machine needs."""
 
 PRELUDE = '''
@@ -36,6 +36,7 @@ import perdure
 from perdure import *
 
 HERE = Path(__file__).parent
+STORE = os.environ.get("FIELD_STORE", str(HERE / "runs.db"))
 
 
 def book(name, text=""):
@@ -68,7 +69,7 @@ async def opened(name):
 def run_here(agent, run_id="r", goal="go", lease=3600.0, **more):
     """Carry the run on in this process, without a worker."""
     async def main():
-        async with Runtime(str(HERE / "runs.db"), [agent], lease_seconds=lease) as runtime:
+        async with Runtime(STORE, [agent], lease_seconds=lease) as runtime:
             print((await runtime.run(agent, run_id, goal, **more)).status, flush=True)
     asyncio.run(main())
 '''
@@ -77,10 +78,16 @@ def run_here(agent, run_id="r", goal="go", lease=3600.0, **more):
 class Field:
     """What `app.py` says, the store it works on, and its processes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str = "") -> None:
         self.folder = folder
-        self.store = folder / "runs.db"
+        self.store: Path | str = address or folder / "runs.db"
         self._processes: list[subprocess.Popen[str]] = []
+
+    @property
+    def file(self) -> Path:
+        """The SQLite file, of a field that has one."""
+        assert isinstance(self.store, Path)
+        return self.store
 
     def program(self, text: str) -> None:
         """Write the program."""
@@ -98,6 +105,7 @@ class Field:
     def process(self, *argv: str) -> subprocess.Popen[str]:
         """One more Python process in the folder."""
         names = {name: value for name, value in os.environ.items() if name != "PERDURE_STORE"}
+        names["FIELD_STORE"] = str(self.store)
         made = subprocess.Popen(
             [sys.executable, *argv],
             cwd=self.folder,
@@ -138,7 +146,7 @@ class Field:
 
     async def told(self, run_id: str = "r") -> tuple[RunRow, RunRecord, list[Any]]:
         """The run's row, its fold and its facts, verified."""
-        store = SQLiteStore(self.store)
+        store = open_store(str(self.store))
         await store.open()
         try:
             found = await verify(store, run_id)
@@ -164,7 +172,7 @@ class Field:
             await asyncio.sleep(0.02)
 
     async def _holds(self, run_id: str, holds: Callable[[RunRow, RunRecord, list[Any]], object]) -> bool:
-        if not self.store.exists():
+        if isinstance(self.store, Path) and not self.store.exists():
             return False
         try:
             return bool(holds(*await self.told(run_id)))

@@ -74,7 +74,7 @@ async def test_an_interrupt_in_a_retry_wait_keeps_the_tries(field: Field, how: s
     (field.folder / "how").write_text(how)
     field.program(RETRYING)
     process = field.process("app.py")
-    until(lambda: field.store.exists() and field.lines("tries"), process)
+    until(lambda: field.file.exists() and field.lines("tries"), process)
     await field.until("r", _in_the_second_wait)
     complaint = ended_by(process, signal.SIGINT)
     assert process.returncode != 0, complaint

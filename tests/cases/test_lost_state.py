@@ -57,7 +57,10 @@ async def test_a_run_is_there_after_a_kill_and_a_restart(field: Field, where: st
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("address", ["missing/folder/runs.db", "mongodb://nowhere/runs", "app.py"])
+@pytest.mark.parametrize(
+    "address",
+    ["missing/folder/runs.db", "mongodb://nowhere/runs", "app.py", "postgresql://127.0.0.1:9/nowhere"],
+)
 @pytest.mark.parametrize("command", ["run", "worker", "runs"])
 def test_a_store_that_cannot_be_opened_is_named_and_nothing_else_is_used(
     field: Field, command: str, address: str

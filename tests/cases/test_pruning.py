@@ -120,7 +120,7 @@ def test_an_id_has_one_life_and_a_killed_collector_is_carried_on(field: Field) -
     assert said(field.process("collect.py")) == "killed"
     left = [run["run_id"] for run in field.asked("runs")["runs"]]
     assert 0 < len(left) <= 15
-    assert set(_rows(field.store).values()) == {0}
+    assert set(_rows(field.file).values()) == {0}
     assert field.asked("verify")["ok"]
     field.asked("prune", "--yes")
     assert field.asked("runs")["runs"] == []
@@ -173,7 +173,7 @@ async def test_a_step_that_ends_after_its_run_was_removed_leaves_no_row(field: F
     field.open("go on")
     complaint = worker.communicate(timeout=30)[1]
     assert "was pruned before it was told that attempt 1" in complaint
-    assert set(_rows(field.store).values()) == {0}
+    assert set(_rows(field.file).values()) == {0}
     assert field.lines("worked")
 
 

@@ -10,6 +10,8 @@ import pytest
 from perdure.state import events as e
 from tests.cases.field import Field, said, until
 
+pytestmark = pytest.mark.parametrize("field", ["sqlite", "postgres"], indirect=True)
+
 MANY = """
 agent = Agent("agent", state=dict, start=lambda goal: {})
 
@@ -36,7 +38,7 @@ async def step(run):
 
 
 async def main(many):
-    async with Runtime(str(HERE / "runs.db"), [agent]) as runtime:
+    async with Runtime(STORE, [agent]) as runtime:
         for goal in many:
             await runtime.start(agent, f"r-{goal}", goal)
 

@@ -38,7 +38,9 @@ pytestmark = pytest.mark.filterwarnings(
 
 EXAMPLES = round(30 * float(os.environ.get("PERDURE_CRASH_SCALE", "1")))
 
-READS = frozenset({"read", "row", "list", "now", "url", "value_bytes", "snapshots", "blob", "inbox", "load"})
+READS = frozenset(
+    {"read", "row", "list", "now", "url", "value_bytes", "snapshots", "blob", "inbox", "load", "key"}
+)
 """All that a look may ask of a store."""
 
 CHANCES = st.builds(

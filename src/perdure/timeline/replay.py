@@ -38,13 +38,19 @@ from perdure.timeline.steps import PastStep, past_steps
 
 
 class Rerun:
-    """One run, executed again step by step. `steps` and `calls` count what was; `notes` as in `Replayed`.
+    """One run, executed again step by step: `events`, which follow the run `base`.
 
-    `execution`: the one that is going on, so that it can be told to stop.
+    `steps` and `calls` count what was; `notes` as in `Replayed`. `execution`: the one that is going on, so
+    that it can be told to stop.
     """
 
     def __init__(
-        self, host: Host, agent: Agent[Any, Any, Any], past: Past, events: Sequence[e.Event]
+        self,
+        host: Host,
+        agent: Agent[Any, Any, Any],
+        past: Past,
+        events: Sequence[e.Event],
+        base: RunRecord,
     ) -> None:
         self.steps = self.calls = 0
         self.number = 0  # the step that is executed
@@ -54,6 +60,11 @@ class Rerun:
         self._agent = agent
         self._past = past
         self._events = events
+        self._base = base
+        if base.seq:
+            self.notes.append(
+                f"its events up to {base.seq} were taken away: replayed from step {base.step + 1} on"
+            )
         self._todo: Iterator[PastStep] = iter(())
         self._drive: Drive | None = None
         self._plain: Any = None
@@ -61,7 +72,7 @@ class Rerun:
 
     async def begin(self) -> Difference | None:
         """Make the first state once more, of the recorded goal. Raises StateNewer for one from newer code."""
-        self._todo = past_steps(self._events)
+        self._todo = past_steps(self._events, self._base)
         first = self._events[0].body if self._events else None
         if not isinstance(first, e.RunStarted):
             return None

@@ -20,11 +20,10 @@ from perdure.agent import Agent, families
 from perdure.clock import SECOND, Clock
 from perdure.codec.sealed import Vault
 from perdure.errors import Damaged, NewerFormat, NoSuchRun, NotServed, PerdureError, RunGone, StepHangs
-from perdure.journal import Past, history
+from perdure.journal import Past, Retold, retold
 from perdure.runtime.aside import Aside, TookTooLong
 from perdure.runtime.spectator import spectator
 from perdure.runtime.vaults import entered, vault_of
-from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.replay import Rerun
@@ -168,38 +167,38 @@ class Replayer:
                 run_id=row.run_id,
                 remedy=f"name the code that has agent {row.agent}",
             )
-        return await self.replayed(row, await history(self._store, row.run_id))
+        return await self.replayed(row, await retold(self._store, row.run_id))
 
     async def each(self, rows: Sequence[RunRow]) -> AsyncIterator[Replayed | None]:
         """The runs in their order, None for one that has gone meanwhile; some are read ahead."""
-        reading: deque[asyncio.Task[list[e.Event] | Replayed | None]] = deque()
+        reading: deque[asyncio.Task[Retold | Replayed | None]] = deque()
         todo = deque(rows)
         try:
             for row in rows:
                 while todo and len(reading) <= AHEAD:
                     reading.append(asyncio.create_task(self._read(todo.popleft())))
                 found = await reading.popleft()
-                yield await self.replayed(row, found) if isinstance(found, list) else found
+                yield await self.replayed(row, found) if isinstance(found, Retold) else found
         finally:
             for task in reading:
                 task.cancel()
             if reading:
                 await asyncio.wait(reading)
 
-    async def _read(self, row: RunRow) -> list[e.Event] | Replayed | None:
+    async def _read(self, row: RunRow) -> Retold | Replayed | None:
         try:
-            return await history(self._store, row.run_id)
+            return await retold(self._store, row.run_id)
         except (NoSuchRun, RunGone):
             return None
         except (Damaged, NewerFormat) as error:
             return _refused(row, error)
 
-    async def replayed(self, row: RunRow, events: Sequence[e.Event]) -> Replayed:
-        """Today's code over all of a run's events."""
-        began = self._clock.monotonic()
+    async def replayed(self, row: RunRow, told: Retold) -> Replayed:
+        """Today's code over all of a run's events, or over those that compaction has left whole."""
+        began, events = self._clock.monotonic(), told.later
         past = Past(row, RunRecord(), b"", ())
         try:
-            rerun = Rerun(self._host, self.known[row.agent], past, events)
+            rerun = Rerun(self._host, self.known[row.agent], past, events, told.base)
             difference = await self._gone_through(rerun, await vault_of(self._store, row.run_id))
         except PerdureError as error:
             return _refused(row, error)

@@ -5,16 +5,19 @@ Only reads the store (law 14).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from perdure.agent import Agent, families
 from perdure.clock import Clock
+from perdure.codec.sealed import Vault
 from perdure.errors import BadPoint, NotServed, StepHangs
 from perdure.journal import Past, history
 from perdure.runtime.aside import Aside, TookTooLong
 from perdure.runtime.execution import Live
 from perdure.runtime.spectator import spectator
+from perdure.runtime.vaults import entered, vault_of
 from perdure.state.record import RunRecord
 from perdure.store.protocol import Store
 from perdure.timeline.plain import clean
@@ -54,22 +57,32 @@ async def simulate(
     events = await history(store, run_id)
     if not 0 <= given.at <= len(events):
         raise BadPoint(f"run {clean(run_id)} has the events 1 to {len(events)}, and no event {given.at}")
-    host = spectator(store, clock, known, "simulate")
+    host, vault = spectator(store, clock, known, "simulate"), await vault_of(store, run_id)
+    past = Past(row, RunRecord(), b"", ())
     try:
         async with host.providers:
-            simulation = Simulation(host, known[row.agent], Past(row, RunRecord(), b"", ()), events, given)
-            with Aside() as aside:
-                await _gone_through(simulation, aside, seconds)
+            with entered(vault), Aside() as aside:
+                simulation = Simulation(host, known[row.agent], past, events, given)
+                await _gone_through(simulation, aside, vault, seconds)
+                return simulation.found(run_id)
     finally:
         host.threads.shutdown(wait=False)
-    return simulation.found(run_id)
 
 
-async def _gone_through(simulation: Simulation, aside: Aside, seconds: float) -> None:
+async def _gone_through(simulation: Simulation, aside: Aside, vault: Vault | None, seconds: float) -> None:
     """Execute and give, in turns, until it is over."""
+
+    async def round_() -> list[Live]:
+        with entered(vault):
+            return await simulation.round()
+
+    async def give(lives: Sequence[Live]) -> None:
+        with entered(vault):
+            await simulation.give(lives)
+
     while not simulation.over:
         try:
-            lives = await aside.play(simulation.round, seconds)
+            lives = await aside.play(round_, seconds)
         except TookTooLong as late:
             if (execution := simulation.execution) is not None:  # what it does when it wakes up is no part
                 execution.over = True
@@ -77,12 +90,12 @@ async def _gone_through(simulation: Simulation, aside: Aside, seconds: float) ->
             what = f"its step came to no call, wait or end within {seconds:g} s"
             raise StepHangs(what + (f" ({late.place})" if late.place else "")) from None
         if lives:
-            await _given(simulation, aside, lives)
+            await _given(aside, lives[0].what, partial(give, lives))
 
 
-async def _given(simulation: Simulation, aside: Aside, lives: Sequence[Live]) -> None:
+async def _given(aside: Aside, what: str, give: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
-        await aside.play(lambda: simulation.give(lives), STAND_IN_SECONDS)
+        await aside.play(give, STAND_IN_SECONDS)
     except TookTooLong as late:
-        what = f"what stands in for {lives[0].what} took more than {STAND_IN_SECONDS:g} s"
-        raise StepHangs(what + (f" ({late.place})" if late.place else "")) from None
+        said = f"what stands in for {what} took more than {STAND_IN_SECONDS:g} s"
+        raise StepHangs(said + (f" ({late.place})" if late.place else "")) from None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Approval, DeployPolicy, Principal, Retry, Runtime, fact, tool
+from perdure import Agent, Approval, DeployPolicy, Personal, Principal, Retry, Runtime, Secret, fact, tool
 from perdure.errors import NoSuchRun, NotServed
 from perdure.store.memory import MemoryStore
 from perdure.timeline.replayed import Difference, Replayed
@@ -524,3 +524,75 @@ def test_what_is_not_there_or_not_served() -> None:
                 await replay(store, [], SYSTEM, "r")
 
     asyncio.run(main())
+
+
+# ------------------------------------------------------------------------- secrets, personal data, compaction
+
+
+@dataclass
+class Case:
+    """A customer."""
+
+    name: Personal[str]
+    letters: list[str] = field(default_factory=list)
+
+
+def test_secrets_and_personal_data_are_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POST_KEY", "sk-live-0123456789")
+    key: Secret[str] = Secret("POST_KEY")
+
+    @tool(effect="idempotent")
+    async def post(to: Personal[str], key: Secret[str] = key) -> str:
+        return f"sent {len(key.reveal())}"
+
+    async def step(run: Any) -> None:
+        run.state.letters.append(await post(run.state.name))
+        run.state.name = Personal(run.state.name.reveal() + "!")
+        if len(run.state.letters) == 2:
+            run.finish(run.state.letters[0])
+
+    def agent(step: Callable[[Any], Any]) -> Agent[Any, Any, Any]:
+        return clerk(step, state=Case, start=lambda goal: Case(Personal(goal)), tools=[post])
+
+    found = replayed(agent(step), agent(step))
+    assert found.ok, found.told()
+    assert found.status == "succeeded"
+    monkeypatch.delenv("POST_KEY")
+    assert replayed(agent(step), agent(step)).status == "held"
+
+    async def other(run: Any) -> None:
+        await step(run)
+        run.state.name = Personal("Eve")
+
+    monkeypatch.setenv("POST_KEY", "sk-live-0123456789")
+    told = replayed(agent(step), agent(other))
+    assert told.difference is not None
+    assert told.difference.aspect == "state"
+    assert "Eve" not in told.told()
+
+
+def test_a_compacted_run_is_replayed_from_where_it_is_whole() -> None:
+    async def open_step(run: Any) -> None:
+        log = run.state["log"]
+        log.append(await look(len(log)))
+        if len(log) > 2:
+            await run.wait("go")
+
+    async def main(now: Callable[[Any], Any]) -> Replayed:
+        store = MemoryStore()
+        async with Runtime(store, [clerk(open_step)]) as place:
+            await place.run(clerk(open_step), "r", "goal", patience=timedelta(0), check=False)
+            await place.compact("r")
+        async with Runtime(store, [clerk(now)]) as place:
+            return await place.replay("r")
+
+    found = asyncio.run(main(open_step))
+    assert (found.verdict, found.steps) == ("same", 1)
+    assert found.notes == ("its events up to 5 were taken away: replayed from step 3 on",)
+
+    async def other(run: Any) -> None:
+        await look(99)
+
+    found = asyncio.run(main(other))
+    assert found.difference is not None
+    assert (found.difference.step, found.difference.recorded) == (3, "look(at=2)")

@@ -102,17 +102,24 @@ HEADS = ("@", "AT", "STEP", "", "WHAT", "CLASS", "TOOK", "")
 """Point, time since the start, step, mark, what, effect class, time taken, and what came of it."""
 
 
-def draw_timeline(screen: Screen, lines: Sequence[Line], *, whole: bool) -> None:
-    """Draw the lines, a call or a notch each; a long timeline is folded in the middle unless `whole`."""
+def draw_timeline(screen: Screen, lines: Sequence[Line], *, whole: bool, between: int = 0) -> None:
+    """Draw the lines, a call or a notch each; a long timeline is folded in the middle unless `whole`.
+
+    `between`: events that were not read, in the middle.
+    """
     start = lines[0].at if lines else 0
     drawn = [line for line in lines if line.kind != "step"]
     folded = 0 if whole or len(drawn) <= FOLD_ABOVE else len(drawn) - KEEP_FIRST - KEEP_LAST
     shown = drawn[:KEEP_FIRST] if folded else drawn
     rows: list[Row] = [_row(line, start, before) for line, before in _with_before(shown)]
     if folded:
-        rows.append(["", "", "", "", Text(f"… {folded} lines folded, --all shows them", "dim")])
+        rows.append(["", "", "", "", Text(f"… {_folded(folded, between)}, --all shows them", "dim")])
         rows += [_row(line, start, before) for line, before in _with_before(drawn[-KEEP_LAST:])]
     screen.draw_columns(HEADS, rows)
+
+
+def _folded(count: int, between: int) -> str:
+    return f"{count + between:,} lines and events folded" if between else f"{count} lines folded"
 
 
 def _with_before(lines: Sequence[Line]) -> Iterable[tuple[Line, Line | None]]:
@@ -267,9 +274,19 @@ def _given(parts: Iterable[str]) -> list[str]:
 
 
 def draw_run(
-    row: RunRow, record: RunRecord, answer: Why, lines: Sequence[Line], *, whole: bool, upto: int | None
+    row: RunRow,
+    record: RunRecord,
+    answer: Why,
+    lines: Sequence[Line],
+    *,
+    whole: bool,
+    upto: int | None,
+    between: int = 0,
 ) -> None:
-    """Header, timeline, how it ended or why it does not move, and what can be done next."""
+    """Header, timeline, how it ended or why it does not move, and what can be done next.
+
+    `between`: events in the middle of the timeline that were not read.
+    """
     screen = Screen()
     head = Text.of((clean(row.run_id), "bold"), f"   {clean(row.agent)}   ", word(answer.condition.word))
     if answer.condition.because and not row.terminal:
@@ -280,7 +297,7 @@ def draw_run(
     if upto is not None:
         screen.draw(Text(f"  up to event {upto} of {row.seq}", "bold"))
     screen.draw()
-    draw_timeline(screen, lines, whole=whole)
+    draw_timeline(screen, lines, whole=whole, between=between)
     if row.terminal and upto is None:
         label = "error" if record.ended == "failed" else "result"
         shown = fault(plain(record.value)) if record.ended == "failed" else brief(plain(record.value), 200)

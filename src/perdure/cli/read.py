@@ -134,19 +134,28 @@ def show(options: Options, run: str, events: bool, whole: bool) -> int:
 async def _show(options: Options, text: str, *, events: bool, whole: bool) -> int:
     from perdure import journal
     from perdure.timeline.late import late_lines
+    from perdure.timeline.page import LONG, first_page
     from perdure.timeline.reason import why
     from perdure.timeline.view import lines
 
     name, seq = point(text)
+    kept: list[Any] = []
+    shown: list[Any] = []
+    between = 0
     async with there(options) as store:
         row = await find(store, name)
-        history = (await journal.retold(store, row.run_id)).events
+        paged = row.seq > LONG and not (row.floor or seq or whole or events or options.json)
+        history = () if paged else (await journal.retold(store, row.run_id)).events
         past = await journal.load(store, row.run_id)
         now, children = store.now(), await _children(store, past.record)
+        if paged:
+            page = await first_page(store, row.run_id, past.record.seq, past.record.step + 1)
+            shown, between = [*page.first, *page.last], page.between
     if seq is not None and not 1 <= seq <= past.record.seq:
         raise BadPoint(f"run {row.run_id} has the events 1 to {row.seq}, and no event {seq}")
-    kept = [event for event in history if seq is None or event.seq <= seq]
-    shown = lines(kept)
+    if not paged:
+        kept = [event for event in history if seq is None or event.seq <= seq]
+        shown = lines(kept)
     if seq is None and row.terminal:
         shown += late_lines(shown, past.inbox)
     answer = why(past.row, past.record, now, inbox=past.inbox, note=note_of(row), children=children)
@@ -161,7 +170,7 @@ async def _show(options: Options, text: str, *, events: bool, whole: bool) -> in
     else:
         from perdure.cli.drawing import draw_run
 
-        draw_run(past.row, past.record, answer, shown, whole=whole, upto=seq)
+        draw_run(past.row, past.record, answer, shown, whole=whole, upto=seq, between=between)
     return 0
 
 

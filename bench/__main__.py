@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import ahead, crowd, disk, loading, past, starting, states, steps, store, waiting
+from bench import ahead, crowd, disk, loading, past, starting, states, steps, store, stored, waiting
 from bench.room import Room
 from bench.table import HERE, about, publish, record, save, text
 
@@ -22,6 +22,7 @@ PARTS = {
     "starting": starting.measure,
     "waiting": waiting.measure,
     "store": store.measure,
+    "stored": stored.measure,
     "ahead": ahead.measure,
     "past": past.measure,
 }

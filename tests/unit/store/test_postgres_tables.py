@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
+from perdure.agent import Agent
 from perdure.errors import (
     NotAStore,
     NotDurable,
@@ -20,12 +21,14 @@ from perdure.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from perdure.host import Runtime
 from perdure.store.postgres import PostgresStore, schema
 from perdure.store.postgres.schema import SHAPE
 from perdure.store.protocol import Batch, Claim, Placement, Query
 from perdure.store.upgrade import Shape
 from perdure.testing.contract.trial import events, new_run, refused
 from tests.database import new_database
+from tests.unit.store.cut import Cutter
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -235,6 +238,62 @@ async def test_a_role_without_a_right_is_told_which(url: str, sql: psycopg.Conne
             await writing.append(Batch("r", 0, 1, events(2, 2)))
     sql.execute("DROP OWNED BY perdure_reader")
     sql.execute("DROP ROLE perdure_reader")
+
+
+async def test_a_role_that_can_make_nothing_runs_workers(
+    url: str, sql: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables are an administrator's; the rights are those of docs/scale.md, and no more."""
+    async with opened(url) as store:
+        await store.create(new_run("before"))
+    sql.execute("DROP ROLE IF EXISTS perdure_worker")
+    sql.execute(_grants())
+    role = as_user(url, "perdure_worker")
+    try:
+        await _work_and_lose_an_answer(role)
+        with psycopg.connect(role, autocommit=True) as own:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                own.execute("CREATE TABLE mine (n integer)")
+            monkeypatch.setattr(schema, "schema_text", lambda _: "ALTER TABLE perdure_run ADD COLUMN n int")
+            with refused(StoreUnavailable) as errors:
+                schema.make(own, "here", Shape("postgres", SHAPE.version + 1))
+            assert "GRANT" in errors[0].remedy
+    finally:
+        sql.execute("DROP OWNED BY perdure_worker")
+        sql.execute("DROP ROLE perdure_worker")
+
+
+def _grants() -> bytes:
+    """The statements of docs/scale.md."""
+    page = Path("docs/scale.md").read_text(encoding="utf-8")
+    found = re.search(r"```sql\n(CREATE ROLE perdure_worker.*?)```", page, re.DOTALL)
+    assert found is not None
+    return found[1].encode()
+
+
+async def _work_and_lose_an_answer(url: str) -> None:
+    """A whole run, then a commit whose answer is lost, which is looked up with the same rights."""
+    agent: Agent[Any, Any, Any] = Agent("desk", state=dict, goal=str, start=lambda goal: {"goal": goal})
+
+    @agent.tool(effect="idempotent")
+    async def book(what: str) -> str:
+        return f"booked {what}"
+
+    @agent.step
+    async def step(run: Any) -> None:
+        run.finish(await book(run.goal))
+
+    async with Runtime(url, [agent], workers=2) as runtime:
+        assert (await runtime.run(agent, "r", "a room")).unwrap() == "booked a room"
+    cutter = Cutter(url)
+    try:
+        async with opened(cutter.url) as store:
+            await store.create(new_run("s"))
+            for seq, when in ((2, "before"), (3, "after")):
+                cutter.cut = when  # type: ignore[assignment]
+                assert (await store.append(Batch("s", 0, seq - 1, events(seq, seq)))).seq == seq
+    finally:
+        cutter.close()
 
 
 @pytest.mark.parametrize(

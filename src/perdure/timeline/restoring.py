@@ -22,6 +22,7 @@ from perdure.store.protocol import NEVER, RESTORER, Batch, Loaded, Query, RowCha
 from perdure.timeline.bundle import DECISIONS
 
 PAGE = 200
+"""So many open runs are listed at once."""
 
 
 class Restored(Struct, frozen=True):

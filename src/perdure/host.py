@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapp
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar, Unpack, get_args
 
 from perdure import codec
 from perdure.agent import (
@@ -31,6 +31,7 @@ from perdure.agent import (
     families,
 )
 from perdure.agent import agent as declaration
+from perdure.agent.placing import Placing, placement_of
 from perdure.clock import SECOND, SYSTEM, Clock
 from perdure.codec.secret import Resolver
 from perdure.desk import Desk
@@ -66,7 +67,7 @@ from perdure.timeline.replays import since as started_since
 from perdure.timeline.simulate import simulate
 from perdure.timeline.simulated import Simulated
 from perdure.timeline.simulation import NO_GOAL, Given, StandIn
-from perdure.worker import Worker
+from perdure.worker import Serving, Worker
 
 log = logging.getLogger("perdure.host")
 
@@ -95,7 +96,7 @@ class Runtime(Desk):
         store: str | Store | None = None,
         agents: Sequence[Agent[Any, Any, Any]] = (),
         *,
-        workers: int = 0,
+        workers: int | Serving = 0,
         clock: Clock = SYSTEM,
         lease_seconds: float = LEASE_SECONDS,
         check: bool = False,
@@ -120,12 +121,12 @@ class Runtime(Desk):
             limits=Limits(clock),
             providers=Providers(),
             threads=ThreadPoolExecutor(THREADS, thread_name_prefix="perdure-tool"),
-            worker=worker,
             known=dict(self.agents),
             secrets=secrets,
         )
         served = list(self.agents.values())
-        self._worker = Worker(self.host, served, concurrency=workers, check=check) if workers else None
+        serving = Serving(workers) if isinstance(workers, int) and workers else workers
+        self._worker = Worker(self.host, served, serving, check=check) if serving else None
         self._working: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -169,6 +170,16 @@ class Runtime(Desk):
                 end.cancel()
             await asyncio.wait(ends)
 
+    @property
+    def worker(self) -> Worker | None:
+        """The worker of this process, if it has one."""
+        return self._worker
+
+    async def drained(self) -> None:
+        """Let the worker end as `Serving.grace` says; it claims nothing any more. Closing does so too."""
+        if self._working is not None:
+            await self._drained(self._working)
+
     async def _drained(self, working: asyncio.Task[None]) -> None:
         """Wait until the worker has ended; a cancellation does not wait for its steps."""
         assert self._worker is not None
@@ -190,20 +201,23 @@ class Runtime(Desk):
         *,
         principal: Principal | None = None,
         budget: Budget | None = None,
+        **placing: Unpack[Placing],
     ) -> RunRow:
         """Make a run durable and return; a worker carries it on. The same id and goal again changes nothing.
 
         `budget`: the run's own limits; in what it sets none, the agent's hold. Raises OtherGoal if the id is
         taken by another goal or agent, OtherBudget or BudgetBelowSpent if by another budget, BadRunId,
-        NotStorable.
+        NotStorable. `placing`: where a new run stands among those that wait for a worker, see `Placing`;
+        BadSetting for what cannot be.
         """
         check_id(run_id)
+        placement = placement_of(placing)
         limits = (budget or Budget()).limits(agent.budget)
         begun = Circumstances(trace_of(run_id), principal_bytes(principal), budget=limits)
         with entered(await vault_of(self.store, run_id, make=True)):
             body = started(agent, goal, begun)
         reached("run.create")
-        row, made = await self.store.create(new_run(run_id, body, self.clock.now()))
+        row, made = await self.store.create(new_run(run_id, body, self.clock.now(), placement))
         reached("run.created")
         if not made:
             await self._same(row, agent, body.goal)
@@ -235,9 +249,13 @@ class Runtime(Desk):
         budget: Budget | None = None,
         check: bool | None = None,
         patience: timedelta = PATIENCE,
+        **placing: Unpack[Placing],
     ) -> Outcome[R]:
-        """Start or carry on a run until it ends, needs a person, or waits for longer than `patience`."""
-        await self.start(agent, run_id, goal, principal=principal, budget=budget)
+        """Start or carry on a run until it ends, needs a person, or waits for longer than `patience`.
+
+        It is carried on here whatever its queue and tags are; limits count, so that it may have to wait.
+        """
+        await self.start(agent, run_id, goal, principal=principal, budget=budget, **placing)
         return await self._carry(agent, run_id, self.check if check is None else check, patience)
 
     async def resume(
@@ -375,8 +393,10 @@ class Runtime(Desk):
                 raise refusal
             return ()
         served = {agent.name: frozenset({row.version})}
+        limits = {} if agent.limit is None else {agent.name: agent.limit}
         lease = self.host.leases.seconds
-        return await self.store.claim(Claim(self.host.worker, lease, served, run_id=row.run_id))
+        claim = Claim(self.host.worker, lease, served, run_id=row.run_id, limits=limits)
+        return await self.store.claim(claim)
 
     def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[e.Event]:
         """Each durable event with seq > `after`, in order and without a gap, as it comes; ends with the run.
@@ -527,10 +547,11 @@ class _Door:
         store: str | Store | None,
         check: bool | None,
         budget: Budget | None,
+        placing: Placing,
     ) -> Outcome[R]:
         """Open a Runtime for one run."""
         async with Runtime(store, [agent], check=check_by_default() if check is None else check) as runtime:
-            return await runtime.run(agent, run_id, goal, principal=principal, budget=budget)
+            return await runtime.run(agent, run_id, goal, principal=principal, budget=budget, **placing)
 
 
 declaration.door = _Door()

@@ -38,7 +38,7 @@ HELD: dict[str, tuple[str, ...]] = {
         f"{_RUNTIME}/test_durability.py::nothing_leaves_before_it_is_durable",
     ),
     "O-006": (
-        "tests/unit/test_worker.py::while_it_beats_a_long_run_is_nobody_elses",
+        "tests/unit/worker/test_worker.py::while_it_beats_a_long_run_is_nobody_elses",
         f"{_RUNTIME}/test_kill.py::a_driver_that_stood_still_is_overtaken_and_its_late_result_is_kept",
     ),
     "O-007": (
@@ -146,7 +146,7 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/cases/test_approvals.py::a_nested_permission_that_is_given_is_not_asked_for_again",
     ),
     "O-059": (
-        "tests/unit/test_worker.py::a_store_that_fails_is_asked_again",
+        "tests/unit/worker/test_worker.py::a_store_that_fails_is_asked_again",
         f"{_SERVERS}::a_server_that_restarts_amid_recovery_loses_no_run",
     ),
     "O-060": (

@@ -32,6 +32,7 @@ from perdure.agent.handle import Run
 from perdure.agent.options import ModelOptions, ToolOptions
 from perdure.agent.outcome import Outcome
 from perdure.agent.parameters import origin_of
+from perdure.agent.placing import Placing
 from perdure.agent.policy import (
     DEFAULT_STORAGE,
     DURABILITIES,
@@ -82,6 +83,7 @@ class Policies(TypedDict, total=False):
     durability: Durability
     max_concurrency: int | None
     on_change: DeployPolicy
+    limit: int | None
 
 
 class Door(Protocol):
@@ -97,6 +99,7 @@ class Door(Protocol):
         store: str | Store | None,
         check: bool | None,
         budget: Budget | None,
+        placing: Placing,
     ) -> Outcome[Any]:
         """Start the run or carry it on, until it ends, waits or is held."""
         ...
@@ -374,18 +377,27 @@ class Agent(Generic[S, G, R]):
         store: str | Store | None = None,
         check: bool | None = None,
         budget: Budget | None = None,
+        **placing: Unpack[Placing],
     ) -> Outcome[R]:
         """Start the run, or carry it on, until it ends, waits or is held.
 
         `store`: a path or URL, PERDURE_STORE or ./perdure.db if not given. `check`: replay each step from its
         record and compare. `budget`: this run's own limits; in what it sets none, the agent's hold. The same
         id with another goal is refused (OtherGoal, R205), and so is another budget (OtherBudget, B505).
+        `placing`: `queue`, `tags`, `priority`, `limit_key` and `key_limit` of a new run, see `Placing`.
         """
         if door is None:
             raise NoRuntime(f"agent {self.name} cannot run: perdure.runtime is not loaded")
         self.validate()
         return await door.run(
-            self, run_id, goal, principal=principal, store=store, check=check, budget=budget
+            self,
+            run_id,
+            goal,
+            principal=principal,
+            store=store,
+            check=check,
+            budget=budget,
+            placing=placing,
         )
 
     def run_sync(
@@ -397,6 +409,7 @@ class Agent(Generic[S, G, R]):
         store: str | Store | None = None,
         check: bool | None = None,
         budget: Budget | None = None,
+        **placing: Unpack[Placing],
     ) -> Outcome[R]:
         """`run` for code that has no event loop. Raises LoopRunning (C105) where one is running.
 
@@ -406,7 +419,9 @@ class Agent(Generic[S, G, R]):
             asyncio.get_running_loop()
         except RuntimeError:
             return run_blocking(
-                self.run(run_id, goal, principal=principal, store=store, check=check, budget=budget)
+                self.run(
+                    run_id, goal, principal=principal, store=store, check=check, budget=budget, **placing
+                )
             )
         raise LoopRunning(f"run_sync of agent {self.name} was called in a running event loop")
 
@@ -427,6 +442,7 @@ class Agent(Generic[S, G, R]):
         self.durability: Durability = policies.get("durability", "effects")
         self.max_concurrency = policies.get("max_concurrency")
         self.on_change = policies.get("on_change", DeployPolicy())
+        self.limit = policies.get("limit")
         if not is_a(self.name, str) or not 1 <= len(self.name) <= 200 or not self.name.isprintable():
             raise self._bad("an agent's name is 1 to 200 printable characters")
         if not is_a(self.version, str) or not _is_version(self.version):
@@ -444,6 +460,8 @@ class Agent(Generic[S, G, R]):
             raise self._bad(f"wait_limit={limit!r} is neither a time longer than 0 nor FOREVER")
         if self.max_concurrency is not None and self.max_concurrency < 1:
             raise self._bad(f"max_concurrency={self.max_concurrency!r}: at least 1 call")
+        if self.limit is not None and (not is_a(self.limit, int) or self.limit < 1):
+            raise self._bad(f"limit={self.limit!r}: at least 1 run at once")
         for name, price in self.prices.items():
             if not is_a(price, Price):
                 raise self._bad(f"the price of {name} is {price!r}", f"prices={{{name!r}: Price(0.25, 2.0)}}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.cli.screen import Row, Screen, age, word
-from perdure.store.protocol import RunRow
+from perdure.store.protocol import Placement, RunRow
 from perdure.timeline.amounts import counted, duration
 from perdure.timeline.condition import Condition, fork_of
 from perdure.timeline.plain import clean
@@ -34,8 +34,14 @@ def draw_runs(found: Sequence[tuple[RunRow, Condition]], now: int, *, more: bool
     if any(fork_of(row) for row, _ in found):
         heads.insert(1, "FORK OF")
         rows = [[line[0], clean(fork_of(row)), *line[1:]] for line, (row, _) in zip(rows, found, strict=True)]
-    if not any(row[-2] for row in rows):  # no run has a budget
-        rows = [[*row[:-2], row[-1]] for row in rows]
+    spent = heads.index("SPENT")
+    if any(row.placement != Placement() for row, _ in found):
+        heads.insert(-1, "PLACE")
+        rows = [
+            [*line[:-1], _place(row.placement), line[-1]] for line, (row, _) in zip(rows, found, strict=True)
+        ]
+    if not any(row[spent] for row in rows):  # no run has a budget
+        rows = [[*row[:spent], *row[spent + 1 :]] for row in rows]
         heads.remove("SPENT")
     screen.draw_columns(heads, rows)
     screen.draw(age(_summary([state for _, state in found], more)))
@@ -48,6 +54,17 @@ def _row(row: RunRow, state: Condition, now: int) -> Row:
     since = duration(now - state.since)
     spent = tightest(noted_spending(row))
     return [clean(row.run_id), clean(row.agent), word(state.word), since, str(row.seq), spent, state.because]
+
+
+def _place(placement: Placement) -> str:
+    """Where a run stands, in what is not the default: `night +3 gpu key customer-7`."""
+    parts = [clean(placement.queue)] if placement.queue != Placement().queue else []
+    if placement.priority:
+        parts.append(f"{placement.priority:+d}")
+    parts += map(clean, placement.tags)
+    if placement.limit_key:
+        parts.append(f"key {clean(placement.limit_key)}")
+    return " ".join(parts)
 
 
 def _summary(states: Sequence[Condition], more: bool) -> str:

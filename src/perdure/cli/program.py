@@ -45,7 +45,7 @@ _HOMES = {
     "demo": "start",
     "init": "start",
     "run": "run",
-    "worker": "run",
+    "worker": "worker",
     "tail": "tail",
     "state": "past",
     "diff": "past",

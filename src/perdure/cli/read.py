@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, get_args
 
 import click
+from msgspec.structs import replace
 
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, point, there
@@ -34,6 +35,12 @@ PAGE = 200
 @click.option("--status", "words", multiple=True, type=click.Choice(get_args(Word)), help="Only these.")
 @click.option("--agent", help="Only runs of this agent.")
 @click.option("--open", "open_only", is_flag=True, help="Only runs that have not ended.")
+@click.option("--queue", help="Only runs of this queue.")
+@click.option(
+    "--tag", "tags", multiple=True, help="Only runs that need this tag; may be repeated."
+)
+@click.option("--priority", type=int, help="Only runs of at least this priority.")
+@click.option("--key", help="Only the runs that share this limit_key.")
 @click.option(
     "--stranded",
     "apps",
@@ -45,16 +52,17 @@ PAGE = 200
     "--limit", default=50, show_default=True, type=click.IntRange(1, 100_000), help="At most so many."
 )
 @stored
-def runs(
-    options: Options,
-    words: tuple[str, ...],
-    agent: str | None,
-    open_only: bool,
-    apps: tuple[str, ...],
-    limit: int,
-) -> int:
+def runs(options: Options, /, words: tuple[str, ...], apps: tuple[str, ...], **what: Any) -> int:
     """List runs, and why each stands where it stands."""
-    query = Query(agent=agent, open_only=open_only or bool(apps), limit=limit)
+    query = Query(
+        agent=what["agent"],
+        open_only=what["open_only"] or bool(apps),
+        limit=what["limit"],
+        queue=what["queue"],
+        tags=what["tags"],
+        priority=what["priority"],
+        limit_key=what["key"],
+    )
     if not apps:
         return asyncio.run(_runs(options, _worded(words), query))
     from perdure.cli.stranded import judge_of
@@ -99,11 +107,7 @@ async def _matching(
     found: list[tuple[RunRow, Condition]] = []
     before: tuple[int, str] | None = None
     while True:
-        page = await store.list(
-            Query(
-                agent=query.agent, open_only=query.open_only, limit=max(query.limit + 1, PAGE), before=before
-            )
-        )
+        page = await store.list(replace(query, limit=max(query.limit + 1, PAGE), before=before))
         for row in page:
             state = condition(row, store.now(), note=note_of(row))
             if (shown := wanted(row, state)) is not None:
@@ -215,7 +219,11 @@ async def _why(options: Options, text: str) -> int:
             row = past.row
             children = await _children(store, past.record)
             now, note = store.now(), note_of(row)
-            answer = reason.why(row, past.record, now, inbox=past.inbox, note=note, children=children)
+            key = row.placement.limit_key
+            of_key = await store.list(Query(limit_key=key, open_only=True)) if key else ()
+            answer = reason.why(
+                row, past.record, now, inbox=past.inbox, note=note, children=children, of_key=of_key
+            )
     answer = answer.at(options.store)
     if options.json:
         from perdure.cli.notice import print_document

@@ -1,40 +1,33 @@
-"""Commands that execute agents: run (one run, here) and worker (every open run, until stopped)."""
+"""The command `run`: one run, here, until it ends, waits or is held."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
-import signal
 import sys
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
 from perdure.agent import Agent, Budget, Cancelled, Failed, Finished, Held, Outcome, Retired, Waiting
 from perdure.agent.blocking import run_blocking
+from perdure.agent.placing import Placing, placement_of
 from perdure.cli import exits
-from perdure.cli.logs import logged
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import path_of, url_of
 from perdure.clock import SECOND, SYSTEM
 from perdure.codec import plain
 from perdure.errors import AmbiguousRun, BadGoal, NoSuchRun, NotServed, PerdureError, at_store
 from perdure.host import PATIENCE, Runtime, check_id
-from perdure.recovery.deploys import RunKey
 from perdure.store.protocol import Query, RunRow
-from perdure.timeline.amounts import moment
 from perdure.timeline.plain import brief, clean, jsonable
 
 SILENT_SECONDS = 1.0
 """A wait that is shorter is not told."""
-
-LOOK_SECONDS = 1.0
-"""A worker that drains looks this often whether a run of its version is left."""
 
 OPEN_SHOWN = 8
 """Open runs that are named when it is not clear which one is meant."""
@@ -50,6 +43,7 @@ class Order:
     check: bool
     detach: bool
     budget: Budget | None = None
+    placing: Placing = field(default_factory=Placing)
 
 
 @click.command(short_help="Start a run here, or carry one on.")
@@ -59,6 +53,11 @@ class Order:
 @click.option("--check/--no-check", default=True, show_default=True, help="Replay each step from its record.")
 @click.option("--detach", is_flag=True, help="Make the run durable and leave it to a worker.")
 @click.option("--budget", metavar="KIND=AMOUNT,...", help="A new run's own limits, such as usd=0.5,steps=20.")
+@click.option("--queue", help="The queue of a new run. Default: default.")
+@click.option("--tag", "tags", multiple=True, help="What a new run's worker must offer; may be repeated.")
+@click.option("--priority", type=int, help="Of a new run, -100 to 100; higher first.")
+@click.option("--key", "limit_key", help="Of a new run: few of the runs that share it are at work at once.")
+@click.option("--key-limit", type=click.IntRange(1), help="How many. Default: 1.")
 @stored
 def run(options: Options, /, app: str, goal: str | None, run_id: str | None, **how: Any) -> int:
     """Start a run here, or carry one on, until it ends, waits or is held.
@@ -66,16 +65,24 @@ def run(options: Options, /, app: str, goal: str | None, run_id: str | None, **h
     GOAL is text, or JSON for an agent with a goal type. Without GOAL the agent's open run is carried on.
     Ctrl-C leaves the run where it is; the same command goes on from there.
     """
-    order = Order(app, goal, run_id, how["check"], how["detach"], _budget(how["budget"]))
+    order = Order(app, goal, run_id, how["check"], how["detach"], _budget(how["budget"]), _placing(how))
     began = time.monotonic()
     try:
-        with _own_output(options):
+        with own_output(options):
             outcome = run_blocking(_run(options, order))
     except KeyboardInterrupt:
         return _left(options, order)
     if outcome is None:
         return _detached(options, order)
     return _told(options, order, outcome, time.monotonic() - began)
+
+
+def _placing(how: dict[str, Any]) -> Placing:
+    """What was said of where a new run stands. Raises BadSetting."""
+    names = ("queue", "tags", "priority", "limit_key", "key_limit")
+    placing: dict[str, Any] = {name: how[name] for name in names if how[name] not in (None, ())}
+    placement_of(placing)  # type: ignore[arg-type]
+    return placing  # type: ignore[return-value]
 
 
 def _budget(text: str | None) -> Budget | None:
@@ -92,7 +99,7 @@ def _budget(text: str | None) -> Budget | None:
     return Budget(**given)  # type: ignore[arg-type]
 
 
-def _own_output(options: Options) -> contextlib.AbstractContextManager[object]:
+def own_output(options: Options) -> contextlib.AbstractContextManager[object]:
     """With --json standard output is for the document: what the user's code prints goes to standard error."""
     return contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext()
 
@@ -105,7 +112,7 @@ async def _run(options: Options, order: Order) -> Outcome[Any] | None:
     goal = goal_of(agent, order.goal) if order.goal is not None or _new_store(options) is not None else None
     if order.run_id is not None:
         check_id(order.run_id)
-    _say_new(options)
+    say_new(options)
     async with Runtime(options.store, [agent], check=order.check) as runtime:
         row = await _meant(runtime, agent, order)
         if row is not None:
@@ -113,9 +120,9 @@ async def _run(options: Options, order: Order) -> Outcome[Any] | None:
         elif order.goal is None:
             goal = goal_of(agent, None)
         order.run_id = order.run_id or SYSTEM.new_id()
-        _say(options, _opening(row, order, agent, runtime.store.url))
+        say(options, _opening(row, order, agent, runtime.store.url))
         if row is None or order.goal is not None:
-            await runtime.start(agent, order.run_id, goal, budget=order.budget)
+            await runtime.start(agent, order.run_id, goal, budget=order.budget, **order.placing)
         elif order.budget is not None:
             raise click.UsageError(f"--budget is for a new run; {order.run_id} exists: perdure budget --add")
         return None if order.detach else await _carried(runtime, options, order)
@@ -133,9 +140,9 @@ async def _carried(runtime: Runtime, options: Options, order: Order) -> Outcome[
         if left > until - time.monotonic():
             return outcome
         if left > SILENT_SECONDS:
-            _say(options, f"waiting{_said(outcome)}")
+            say(options, f"waiting{_said(outcome)}")
             for label, text in _deciding(outcome):
-                _say(options, f"  {label:<7} {at_store(text, options.store)}")
+                say(options, f"  {label:<7} {at_store(text, options.store)}")
         patience = max(left, 0.0) + SILENT_SECONDS
 
 
@@ -189,12 +196,12 @@ def goal_of(agent: Agent[Any, Any, Any], text: str | None) -> Any:
 # ---------------------------------------------------------------------------------------------- what is said
 
 
-def _say(options: Options, text: str) -> None:
+def say(options: Options, text: str) -> None:
     if not options.json:
         click.echo(text)
 
 
-def _say_new(options: Options) -> None:
+def say_new(options: Options) -> None:
     """Say that there is no such store yet: a name that was mistyped would else go unnoticed."""
     path = _new_store(options)
     if path is not None and path.absolute().parent.is_dir():
@@ -324,72 +331,3 @@ def _document(order: Order, outcome: Outcome[Any], code: int) -> dict[str, Any]:
         case Retired(by=by, note=note):
             document |= {"by": jsonable(by), "note": jsonable(note)}
     return document
-
-
-# ---------------------------------------------------------------------------------------------- worker
-
-
-@click.command(short_help="Serve every open run of some agents until stopped.")
-@click.argument("apps", metavar="MODULE:AGENT ...", nargs=-1, required=True)
-@click.option(
-    "--concurrency", default=100, show_default=True, type=click.IntRange(1), help="Runs driven at once."
-)
-@click.option("--drain", is_flag=True, help="Only runs on this very version; end when none is left.")
-@logged
-@stored
-def worker(options: Options, apps: tuple[str, ...], concurrency: int, drain: bool) -> int:
-    """Serve every open run of these agents until stopped.
-
-    SIGTERM and Ctrl-C let running steps end at their next safe point and give the leases back.
-    """
-    output = sys.stdout
-    with _own_output(options):
-        return asyncio.run(_work(options, apps, concurrency, output, drain=drain))
-
-
-async def _work(
-    options: Options, apps: tuple[str, ...], concurrency: int, output: TextIO, *, drain: bool
-) -> int:
-    from perdure.cli.app import load
-    from perdure.observe import watch
-
-    agents = [load(app) for app in apps]
-    for agent in agents:
-        agent.validate()
-        if drain:
-            agent.on_change = replace(agent.on_change, compatible=())
-    _say_new(options)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with Runtime(options.store, agents, workers=concurrency) as runtime, watch(runtime.store):
-        names = ", ".join(agent.name for agent in agents)
-        about = {
-            "worker": runtime.host.worker,
-            "agents": [agent.name for agent in agents],
-            "store": runtime.store.url,
-        }
-        if options.json:
-            click.echo(json.dumps(about), file=output)
-        else:
-            click.echo(
-                f"{moment(SYSTEM.now())}  worker {runtime.host.worker} serves {names} of {runtime.store.url}"
-            )
-        drained = asyncio.create_task(_drained(runtime, agents, stop)) if drain else None
-        await runtime.serve(stop)
-        if drained is not None:
-            drained.cancel()
-        _say(options, "stopping: running steps end at their next safe point")
-    return exits.OK
-
-
-async def _drained(runtime: Runtime, agents: list[Agent[Any, Any, Any]], stop: asyncio.Event) -> None:
-    """Stop once no open run is on a version that is served here."""
-    own = {agent.name: agent.version for agent in agents}
-    while not stop.is_set():
-        found = await runtime.store.versions(list(own))
-        keys = [(name, RunKey.read(text)) for name, texts in found.items() for text in texts]
-        if not any(key.version == own[name] for name, key in keys):
-            stop.set()
-        await asyncio.sleep(LOOK_SECONDS)

@@ -19,9 +19,12 @@ from perdure.runtime.manifest import manifest_bytes, read_manifest
 from perdure.state import events as e
 from perdure.state.amount import Limits
 from perdure.state.record import RunRecord
-from perdure.store.protocol import GENESIS, NewRun, Stored
+from perdure.store.protocol import GENESIS, NewRun, Placement, Stored
 
 G = TypeVar("G")
+
+DEFAULT_PLACEMENT = Placement()
+"""Where a run stands for which nothing was asked."""
 
 
 class Circumstances(Struct, frozen=True):
@@ -85,10 +88,19 @@ def started(agent: Agent[Any, G, Any], goal: G, begun: Circumstances) -> e.RunSt
     )
 
 
-def new_run(run_id: str, body: e.RunStarted, at: int) -> NewRun:
+def new_run(run_id: str, body: e.RunStarted, at: int, placement: Placement = DEFAULT_PLACEMENT) -> NewRun:
     """The run as a store makes it, begun at the moment `at`."""
     slim, blobs = outline(body)
     data = codec.pack(e.Event(1, at, 0, slim))
     stored = Stored(1, data, codec.chain(GENESIS, data))
     key = RunKey(body.version, body.state_version, read_manifest(body.manifest).pinned, codec.FORMAT)
-    return NewRun(run_id, body.agent, str(key), "ready", (stored,), parent=body.parent, blobs=tuple(blobs))
+    return NewRun(
+        run_id,
+        body.agent,
+        str(key),
+        "ready",
+        (stored,),
+        parent=body.parent,
+        blobs=tuple(blobs),
+        placement=placement,
+    )

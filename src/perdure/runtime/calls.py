@@ -322,6 +322,14 @@ async def _admitted(wanted: Wanted) -> None:
 
 
 async def _made(wanted: Wanted) -> None:
+    await wanted.drive.begin_act()
+    try:
+        await _make(wanted)
+    finally:
+        wanted.drive.end_act()
+
+
+async def _make(wanted: Wanted) -> None:
     drive, effect = wanted.drive, wanted.head.effect
     timeout = wanted.tool.options.timeout
     seconds = timeout.total_seconds() if timeout is not None else 0.0

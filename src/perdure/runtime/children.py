@@ -168,7 +168,8 @@ async def _create(drive: Drive, wait: WaitRecord) -> e.RunHeld | None:
 async def _found(store: Store, parent: str, wait: WaitRecord, now: int) -> bool:
     """The child is durable. False: another run has its id."""
     body = await child_started(store, wait.name, Begun.of(wait).started)
-    row, _ = await store.create(new_run(wait.name, body, now))
+    placement = (await store.row(parent)).placement  # a child stands where its parent stands
+    row, _ = await store.create(new_run(wait.name, body, now, placement))
     return row.parent == parent
 
 

@@ -7,7 +7,7 @@ the commit that records it (laws 10 and 17).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import WeakValueDictionary
@@ -51,17 +51,22 @@ class Host(Struct, eq=False):
     limits: Limits
     providers: Providers
     threads: ThreadPoolExecutor
-    worker: str
     known: dict[str, Agent[Any, Any, Any]] = {}
     chunks: Chunks = field(default_factory=Chunks)
     secrets: Resolver | None = None
+
+    @property
+    def worker(self) -> str:
+        """The incarnation that this process is; another one in a forked child."""
+        return self.leases.worker
 
 
 class Drive(Struct, eq=False):
     """One claimed run. `inbox_seen` is the position up to which its messages were read.
 
-    `stopping`: this process is to do nothing more for it. `reading`: the facts that are being read for calls
-    that rest on them. `ears`: who listens, None if nobody does.
+    `stopping`: this process is to do nothing more for it. `draining`: set once no call is to begin any more;
+    `rest` is called when one would, and none that has begun is still going on. `reading`: the facts that are
+    being read for calls that rest on them. `ears`: who listens, None if nobody does.
     """
 
     host: Host
@@ -74,6 +79,10 @@ class Drive(Struct, eq=False):
     died_at: int
     check: bool = False
     stopping: bool = False
+    draining: asyncio.Event | None = None
+    rest: Callable[[], None] | None = None
+    acts: int = 0
+    resting: int = 0
     publish: Voice | None = None
     ears: Ears | None = None
     purse: Purse = field(default_factory=Purse)
@@ -137,6 +146,24 @@ class Drive(Struct, eq=False):
             return None
         name = made_again((await retold(self.host.store, self.run_id)).events, receipt)
         return None if name is None else conflict(self.run_id, receipt, name, "it was made again")
+
+    async def begin_act(self) -> None:
+        """Count a call that begins; one that is not to begin any more waits here until its run is left."""
+        if self.draining is not None and self.draining.is_set():
+            self.resting += 1
+            self._look_whether_all_rest()
+            await asyncio.Event().wait()
+        self.acts += 1
+
+    def end_act(self) -> None:
+        """It has ended, and what it came to is on its way to the journal."""
+        self.acts -= 1
+        if self.resting:
+            self._look_whether_all_rest()
+
+    def _look_whether_all_rest(self) -> None:
+        if not self.acts and self.rest is not None:
+            self.rest()
 
     async def lease_outlasts(self, seconds: float) -> None:
         """Extend the lease until it covers an act of `seconds`.

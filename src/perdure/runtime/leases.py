@@ -2,7 +2,9 @@
 
 A lease is judged by the store's clock; here only the monotonic clock counts, from before the claim, so that
 this process always believes its leases to end earlier than the store does (law 6). A store that does not
-answer cannot keep a lease from being given up in time.
+answer cannot keep a lease from being given up in time. Code that blocks the event loop does not stop the
+beats: they are made from a thread meanwhile, for `BLOCKED_SECONDS`; who blocks for longer loses its runs. A
+forked child holds nothing of its parent's and has a name of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from msgspec import Struct
 from perdure.clock import Clock
 from perdure.errors import StoreError
 from perdure.runtime.standstill import STANDSTILL_SECONDS, Standstill
+from perdure.store import forks
 from perdure.store.protocol import Store
 
 log = logging.getLogger("perdure.leases")
@@ -28,6 +31,9 @@ MARGIN_SECONDS = 1.0
 
 BEATS = 3
 """How often a lease is renewed in its time."""
+
+BLOCKED_SECONDS = 120.0
+"""So long leases are kept for an event loop that does not turn; then they run out, for somebody else."""
 
 FENCE = 0.1
 """A lease is given up when only this part of its time is left."""
@@ -49,7 +55,14 @@ class Leases:
         self._held: dict[str, _Held] = {}
         self._task: asyncio.Task[None] | None = None
         self._renewal: asyncio.Task[None] | None = None
-        self._standstill = Standstill(min(STANDSTILL_SECONDS, seconds / 2))  # told before it is lost
+        # Told before a lease is lost, and looked at often enough to keep it meanwhile.
+        self._standstill = Standstill(min(STANDSTILL_SECONDS, seconds / 2), self.relieve)
+        self._lost = 0
+        forks.watch(self)
+
+    def watch(self) -> None:
+        """Watch the running event loop, also while no lease is held."""
+        self._standstill.begin()
 
     def hold(self, run_id: str, since: float, lost: Callable[[], None]) -> None:
         """Count a lease that was claimed at monotonic moment `since`; `lost` is called when it is gone."""
@@ -57,6 +70,26 @@ class Leases:
         self._standstill.begin()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._beat())
+
+    @property
+    def held(self) -> int:
+        """How many leases are held."""
+        return len(self._held)
+
+    @property
+    def lost(self) -> int:
+        """How many were lost since this process began."""
+        return self._lost
+
+    @property
+    def stands(self) -> float:
+        """For how many seconds the event loop has not turned, as far as is known."""
+        return self._standstill.stands
+
+    def oldest_beat(self) -> float:
+        """How many seconds ago the lease was renewed that has gone longest without; 0.0 without leases."""
+        ends = [held.until for held in list(self._held.values())]
+        return max(0.0, self._clock.monotonic() - (min(ends) - self.seconds)) if ends else 0.0
 
     def drop(self, run_id: str, lost: Callable[[], None]) -> None:
         """Stop renewing the lease that is held with `lost`; one that was claimed since then is left alone."""
@@ -110,13 +143,56 @@ class Leases:
             else:
                 self._lose(run_id, held, "is another worker's")
 
+    def relieve(self, stood: float) -> None:
+        """Beat from another thread while the loop has not turned for `stood` seconds."""
+        if not self.seconds / (2 * BEATS) < stood < BLOCKED_SECONDS:
+            return
+        now = self._clock.monotonic()
+        ends = [held.until for held in list(self._held.values())]
+        if ends and min(ends) < now + self.seconds * (1 - 1 / BEATS):
+            try:
+                asyncio.run(self._renew_elsewhere())
+            except Exception as error:  # noqa: BLE001 - the watch goes on; a lease that ends is given up in time
+                log.warning("leases could not be renewed while the event loop is blocked: %s", error)
+
+    async def _renew_elsewhere(self) -> None:
+        store = self.store.twin()
+        if store is None:  # it has no other process to lose a lease to
+            return
+        asked = dict(self._held)
+        await store.open()
+        try:
+            before = self._clock.monotonic()
+            kept = await store.renew(self.worker, tuple(asked), self.seconds)
+        finally:
+            await store.close()
+        for run_id, held in asked.items():
+            # The loop's own thread gives up what is lost, and before it acts for anything.
+            held.until = max(held.until, before + self.seconds) if run_id in kept else min(held.until, before)
+
+    # -- forks
+
+    def before_fork(self, seconds: float) -> None:
+        """See `forks.Forkable`: nothing here needs to be quiet."""
+
+    def after_in_parent(self) -> None:
+        """See `forks.Forkable`."""
+
+    def after_in_child(self) -> None:
+        """See `forks.Forkable`: the child is another incarnation, and what it inherited is its parent's."""
+        self.worker = f"w-{self._clock.new_id()}"
+        self._held, self._task, self._renewal = {}, None, None
+        self._standstill.forget()
+
     def _lose(self, run_id: str, held: _Held, why: str) -> None:
         self._held.pop(run_id)
+        self._lost += 1
         log.warning("run %s: its lease %s", run_id, why)
         held.lost()
 
     async def close(self) -> None:
         """End the renewals."""
+        forks.unwatch(self)
         self._standstill.end()
         ending = [task for task in (self._task, self._renewal) if task is not None]
         for task in ending:

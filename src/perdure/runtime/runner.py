@@ -86,7 +86,8 @@ async def drive(
 ) -> RunRecord | None:
     """Carry on one claimed run until it waits, is held or has ended. `since`: monotonic, before the claim.
 
-    `draining`: once it is set, the run is left at the end of its step; a cancellation leaves it at once. Both
+    `draining`: once it is set, the run is left where it would begin a call, or at the end of its step, as
+    soon as no call of it goes on; a cancellation leaves it at once. Both
     keep what is recorded and give the lease back. Returns the run as its last, durable write left it; None
     if it was not for this drive to end, as when the lease is lost, since the new owner goes on. Raises
     StoreError if the store fails.
@@ -270,6 +271,8 @@ class Runner:
             inbox_seen=0,
             died_at=died_at(self.claimed, self.host.store.now()),
             check=self.check,
+            draining=self.draining,
+            rest=self.stop,
             publish=self.host.chunks.voice(past.row.run_id, past.row.epoch),
             ears=ears,
         )

@@ -39,6 +39,5 @@ def spectator(store: Store, clock: Clock, known: Mapping[str, Agent[Any, Any, An
         limits=Limits(clock),
         providers=Providers(),
         threads=ThreadPoolExecutor(1, thread_name_prefix=f"perdure-{name}"),
-        worker=name,
         known=dict(known),
     )

@@ -1,7 +1,8 @@
-"""A watch over the event loop: whoever blocks it stops every run of the process, and its leases too.
+"""A watch over the event loop: whoever blocks it stops every run of the process.
 
-It only looks and tells: a warning with the stack of the code that blocks. Safety does not rest on it: a
-process that stood still learns before its next act whether its lease is still its own.
+It looks and tells: a warning with the stack of the code that blocks; and while the loop stands still, it lets
+somebody else keep the leases. Safety does not rest on it: a process that stood still learns before its next
+act whether its lease is still its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 
 log = logging.getLogger("perdure.run")
 
@@ -20,10 +22,16 @@ STANDSTILL_SECONDS = 5.0
 
 
 class Standstill:
-    """Watches the loop that it was begun in, from a thread of its own, until it is ended."""
+    """Watches the loop that it was begun in, from a thread of its own, until it is ended.
 
-    def __init__(self, seconds: float = STANDSTILL_SECONDS) -> None:
+    `relieve` is called in that thread, each time it looks, with the seconds since the loop has turned.
+    """
+
+    def __init__(
+        self, seconds: float = STANDSTILL_SECONDS, relieve: Callable[[float], object] | None = None
+    ) -> None:
         self.seconds = seconds
+        self._relieve = relieve
         self._turned = 0.0
         self._loop_thread = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -38,6 +46,15 @@ class Standstill:
         self._turn()
         loop, name = asyncio.get_running_loop(), "perdure-standstill"
         threading.Thread(target=self._watch, args=(loop, self._over), name=name, daemon=True).start()
+
+    @property
+    def stands(self) -> float:
+        """For how long the loop has not turned, as far as is known; 0.0 while nothing is watched."""
+        return time.monotonic() - self._turned if self._over is not None else 0.0
+
+    def forget(self) -> None:
+        """Watch no longer, in a process that has no thread of ours: a forked child."""
+        self._over, self._timer = None, None
 
     def end(self) -> None:
         """Watch no longer."""
@@ -58,6 +75,8 @@ class Standstill:
             not over.wait(self.seconds / 5) and not loop.is_closed()
         ):  # nobody may have said that it is over
             turned = self._turned
+            if self._relieve is not None:
+                self._relieve(time.monotonic() - turned)
             if time.monotonic() - turned < self.seconds or turned == told:
                 continue
             told = turned

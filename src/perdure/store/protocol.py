@@ -382,6 +382,10 @@ class Store(Protocol):
         """Open or create; make or upgrade tables in one transaction; refuse newer ones. Twice is once."""
         ...
 
+    def twin(self) -> Store | None:
+        """Another store object on the same place, not open, for another event loop; None if none can be."""
+        return None
+
     async def close(self) -> None:
         """Write what is queued, release this incarnation, close. Closing twice is once."""
         ...

@@ -27,6 +27,7 @@ from perdure.store.protocol import (
     Inbound,
     Message,
     NewRun,
+    Placement,
     RunRow,
     Snapshot,
     Store,
@@ -65,6 +66,7 @@ class Bundle(Struct, frozen=True, array_like=True):
     inbox: tuple[Inbound, ...]
     base: Snapshot | None = None
     left: tuple[bytes, ...] = ()
+    placement: Placement = Placement()
 
     @property
     def head(self) -> bytes:
@@ -103,6 +105,7 @@ async def bundled(store: Store, run_id: str) -> Bundle:
         loaded.inbox,
         base,
         left,
+        row.placement,
     )
 
 
@@ -201,6 +204,7 @@ def _new_run(bundle: Bundle, events: Sequence[Stored], *, due_at: int) -> NewRun
         bundle.asks,
         base=bundle.base,
         left=bundle.left,
+        placement=bundle.placement,
     )
 
 

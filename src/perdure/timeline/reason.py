@@ -21,7 +21,7 @@ from perdure.state.fork import left
 from perdure.state.record import ApprovalRecord, CallRecord, ChangeRecord, RunRecord, WaitRecord
 from perdure.state.undo import progress
 from perdure.state.wording import money
-from perdure.store.protocol import NEVER, Inbound, RunRow
+from perdure.store.protocol import NEVER, Inbound, Placement, RunRow
 from perdure.timeline.amounts import counted, duration, moment
 from perdure.timeline.condition import MEANING, Condition, condition, note_of
 from perdure.timeline.late import late_results
@@ -60,14 +60,19 @@ def why(
     inbox: Sequence[Inbound] = (),
     note: str = "",
     children: Sequence[RunRow] = (),
+    of_key: Sequence[RunRow] = (),
 ) -> Why:
     """Why this run does not move, at `now` by the store's clock.
 
     `inbox`: the messages that it has not taken yet. `note`: what the run noted about itself for lists.
-    `children`: the rows of those that it waits for.
+    `children`: the rows of those that it waits for. `of_key`: the open runs that share its `limit_key`.
     """
     state = condition(row, now, note=note)
-    facts = (*_facts(row, record, now, inbox), *_kin(row, record, now, children))
+    facts = (
+        *_facts(row, record, now, inbox),
+        *_placed(row, of_key),
+        *_kin(row, record, now, children),
+    )
     return Why(
         row.run_id, state, _headline(state, record), facts, tuple(dict.fromkeys(remedies(row, record, state)))
     )
@@ -148,6 +153,19 @@ def _facts(row: RunRow, record: RunRecord, now: int, inbox: Sequence[Inbound]) -
     yield Fact("inbox", _inbox(row, inbox, now))
     yield Fact("past", _past(record))
     yield Fact("storage", f"last event @{row.seq}, written {duration(now - row.updated_at)} ago")
+
+
+def _placed(row: RunRow, of_key: Sequence[RunRow]) -> Iterator[Fact]:
+    place = row.placement
+    if row.terminal or place == Placement():
+        return
+    needs = f", needs a worker with {', '.join(map(clean, place.tags))}" if place.tags else ""
+    yield Fact("place", f"queue {clean(place.queue)}, priority {place.priority}{needs}")
+    if place.limit_key:
+        busy = [other.run_id for other in of_key if other.worker is not None and other.run_id != row.run_id]
+        full = f"full: {', '.join(map(clean, busy[:3]))}" if len(busy) >= place.key_limit else "has room"
+        named = f"{clean(place.limit_key)}, at most {place.key_limit} at once"
+        yield Fact("key", f"{named}; {len(busy)} others are at work" + ("" if row.worker else f": {full}"))
 
 
 def _code(row: RunRow, record: RunRecord) -> Iterator[Fact]:

@@ -94,6 +94,7 @@ class PostgresStore(Store):
         grace_seconds: float = GRACE_SECONDS,
         look: bool = False,
     ) -> None:
+        self._given_url = url
         self._address = parsed(url)
         self.url = self._address.shown
         self.value_bytes = value_bytes
@@ -196,6 +197,16 @@ class PostgresStore(Store):
             self._ahead = theirs - (before + self._clock.now()) // 2
         except psycopg.Error as error:
             raise translate(error, shown) from error
+
+    def twin(self) -> Store:
+        return PostgresStore(
+            self._given_url,
+            clock=self._clock,
+            value_bytes=self.value_bytes,
+            patience_seconds=self._patience_seconds,
+            answer_seconds=self._answer_seconds,
+            grace_seconds=self._grace_seconds,
+        )
 
     async def close(self) -> None:
         if self._opening is None:

@@ -184,6 +184,16 @@ class SQLiteStore(Store):
             ) from error
         return writer
 
+    def twin(self) -> Store:
+        place = self.place
+        return SQLiteStore(
+            place.path,
+            clock=self._clock,
+            busy_seconds=place.busy_seconds,
+            reserve_bytes=place.reserve_bytes,
+            value_bytes=self.value_bytes,
+        )
+
     async def close(self) -> None:
         if self._opening is None:
             self._state = "closed"

@@ -1,17 +1,18 @@
 """Find work, hold the lease, drive, let go.
 
 A worker claims open runs of the agents that it serves and drives each in a task. Waiting runs cost it
-nothing: it asks
-the store when the next one is due and sleeps until then or until something changes. Recovery is this
-ordinary claim,
-a standing scan, never a pass of its own (law 20).
+nothing: it asks the store when the next one is due and sleeps until then or until something changes. Recovery
+is this ordinary claim, a standing scan, never a pass of its own (law 20). Its agents take turns, so that many
+runs of one do not keep another's waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,14 +22,20 @@ from perdure.clock import SECOND
 from perdure.errors import BadSetting, PerdureError, StoreError
 from perdure.recovery.deploys import RunKey
 from perdure.runtime.drive import Host
+from perdure.runtime.leases import FENCE
 from perdure.runtime.manifest import carrier_of, key_of
 from perdure.runtime.runner import drive
 from perdure.store.protocol import Claim, Claimed
+from perdure.worker.left import Left, left_open
+from perdure.worker.serving import Serving
 
 log = logging.getLogger("perdure.worker")
 
-DRAIN_SECONDS = 10.0
-"""So long a worker that stops waits for the steps that it executes; then they are left as they are."""
+LEAVE_SECONDS = 5.0
+"""A run that was told to stop at once gets so long to write what it knows, and to give its lease back."""
+
+DEFAULT = Serving()
+"""How a worker serves that was told nothing."""
 
 RETRY_SECONDS = 0.1
 """How long a run rests after its drive failed; twice as long each time it fails again, up to SCAN_SECONDS."""
@@ -36,41 +43,83 @@ RETRY_SECONDS = 0.1
 SCAN_SECONDS = 2.0
 """A worker looks for lapsed leases this often, whatever it was told to wait for."""
 
+IDLE_SECONDS = 10.0
+"""One that has had nothing to do for so long looks only this often: what changes wakes it."""
+
+CLAIM_SECONDS = 0.02
+"""After a claim that got nothing the next one comes no sooner, however much is written to the store."""
+
 
 class Worker:
-    """Drives runs of these agents, at most `concurrency` at once, until `stop` is called."""
+    """Drives runs of these agents, as `serving` says, until `stop` is called."""
 
     def __init__(
         self,
         host: Host,
         agents: Sequence[Agent[Any, Any, Any]],
+        serving: Serving = DEFAULT,
         *,
-        concurrency: int = 100,
         check: bool = False,
-        drain_seconds: float = DRAIN_SECONDS,
     ) -> None:
         if not agents:
             raise BadSetting("a worker serves at least one agent")
         self.host = host
         self.agents: Mapping[str, Agent[Any, Any, Any]] = {agent.name: agent for agent in agents}
-        self.concurrency = concurrency
+        self.serving = serving
         self.check = check
-        self.drain_seconds = drain_seconds
+        self.drain_seconds = serving.grace.total_seconds()
+        self.left: tuple[Left, ...] = ()
+        """The runs that were left in the middle of a call when it ended."""
+        self.stuck = 0
+        """How many of its runs are still in code that cannot be stopped: a thread that does not end."""
         self._carriers = {name: carrier_of(agent) for name, agent in self.agents.items()}
+        self._limits = {name: agent.limit for name, agent in self.agents.items() if agent.limit is not None}
+        self._turns = list(self.agents)  # whose turn it is, where two agents have as many runs here
+        self._busy: Counter[str] = Counter()
         self._served: dict[str, frozenset[str]] = {}
         self._refused: set[tuple[str, str]] = set()
         self._looked = -SCAN_SECONDS
+        self._claimed_at = -SCAN_SECONDS
+        self._worked_at = -SCAN_SECONDS
         self._drives: set[asyncio.Task[None]] = set()
         self._driven: dict[str, asyncio.Task[None] | None] = {}  # the last drive of a run that goes on here
         self._rests: dict[str, float] = {}  # of runs whose last drive failed here
         self._stopping = asyncio.Event()
         self._freed = asyncio.Event()
+        self._counts = {"claimed": 0, "driven": 0, "failed": 0}
+        self._answered = host.clock.monotonic()
+        self._store_error = ""
+        self._ended = False
+
+    def facts(self) -> dict[str, Any]:
+        """What it counts now; any thread may ask. Seconds are by the monotonic clock."""
+        leases = self.host.leases
+        oldest = leases.oldest_beat()
+        return {
+            "worker": self.host.worker,
+            "agents": sorted(self.agents),
+            "queues": sorted(self.serving.queues),
+            "tags": sorted(self.serving.tags),
+            "concurrency": self.serving.concurrency,
+            "running": len(self._drives),
+            **self._counts,
+            "leases": leases.held,
+            "leases_lost": leases.lost,
+            "oldest_heartbeat_seconds": round(oldest, 3),
+            "fenced": oldest >= leases.seconds * (1 - FENCE),
+            "loop_seconds": round(leases.stands, 3),
+            "store_seconds": round(self.host.clock.monotonic() - self._answered, 3),
+            "store_error": self._store_error,
+            "draining": self._stopping.is_set(),
+            "ended": self._ended,
+        }
 
     async def run(self) -> None:
-        """Claim and drive until stopped; then let running steps end and give their leases back.
+        """Claim and drive until stopped; then let the calls that were made end, and give the leases back.
 
         However it ends, cancelled or by a fault, no drive is left behind.
         """
+        self.host.leases.watch()
         try:
             await self._scan()
             if self._drives:
@@ -85,7 +134,9 @@ class Worker:
                 claimed = await self._claim()
                 if not claimed:
                     seen = await self._idle(seen)
+                self._answered, self._store_error = self.host.clock.monotonic(), ""
             except StoreError as error:
+                self._store_error = error.what
                 log.error("the store failed, trying again: %s", error)
                 await self._sleep(SCAN_SECONDS)
 
@@ -95,7 +146,7 @@ class Worker:
         self._freed.set()
 
     async def _claim(self) -> bool:
-        free = self.concurrency - len(self._drives)
+        free = self.serving.concurrency - len(self._drives)
         if free <= 0:
             self._freed.clear()
             await self._freed.wait()
@@ -103,16 +154,38 @@ class Worker:
         since = self.host.clock.monotonic()
         if since - self._looked >= SCAN_SECONDS:
             await self._look_at_versions()
-        claim = Claim(self.host.worker, self.host.leases.seconds, self._served, limit=free)
-        claimed = await self.host.store.claim(claim)
+        self._claimed_at = since
+        claimed = await self.host.store.claim(self._asked(free))
         for one in claimed:
+            agent = one.row.agent
+            self._busy[agent] += 1
+            self._turns.remove(agent)
+            self._turns.append(agent)
             task = asyncio.create_task(self._drive(one, since))
             self._drives.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(partial(self._over, agent))
+        if claimed:
+            self._counts["claimed"] += len(claimed)
+            self._worked_at = since
         return bool(claimed)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _asked(self, limit: int) -> Claim:
+        return Claim(
+            self.host.worker,
+            self.host.leases.seconds,
+            {name: self._served[name] for name in self._turns},
+            limit=limit,
+            queues=frozenset(self.serving.queues),
+            tags=frozenset(self.serving.tags),
+            limits=self._limits,
+            busy=self._busy,
+        )
+
+    def _over(self, agent: str, task: asyncio.Task[None]) -> None:
         self._drives.discard(task)
+        self._busy[agent] -= 1
+        self._counts["driven"] += 1
+        self._worked_at = self.host.clock.monotonic()
         self._freed.set()
 
     async def _drive(self, claimed: Claimed, since: float) -> None:
@@ -139,6 +212,7 @@ class Worker:
             log.error("run %s: %s", run_id, error)
         except Exception:
             log.exception("run %s: the engine failed; its lease lapses and the run is claimed again", run_id)
+        self._counts["failed"] += 1
         self._rests[run_id] = min(max(2 * rest, RETRY_SECONDS), SCAN_SECONDS, self.host.leases.seconds / 4)
 
     async def _keep(self, claimed: Claimed, until: Coroutine[Any, Any, object]) -> None:
@@ -174,9 +248,13 @@ class Worker:
     async def _idle(self, seen: int) -> int:
         if await self._look_at_versions():
             return seen
-        claim = Claim(self.host.worker, self.host.leases.seconds, self._served)
-        due_in = (await self.host.store.due(claim) - self.host.store.now()) / SECOND
-        return await self._changed(seen, min(max(due_in, 0.01), SCAN_SECONDS))
+        due_in = (await self.host.store.due(self._asked(1)) - self.host.store.now()) / SECOND
+        now = self.host.clock.monotonic()
+        idle = not self._drives and now - self._worked_at >= IDLE_SECONDS
+        seen = await self._changed(seen, min(max(due_in, 0.01), IDLE_SECONDS if idle else SCAN_SECONDS))
+        if (early := self._claimed_at + CLAIM_SECONDS - self.host.clock.monotonic()) > 0:
+            await self._sleep(early)
+        return seen
 
     async def _changed(self, seen: int, seconds: float) -> int:
         waiting = asyncio.ensure_future(self.host.store.changed(seen, seconds))
@@ -195,8 +273,14 @@ class Worker:
             return
 
     async def _leave(self) -> None:
-        """Leave the steps that have not ended in time: they keep what they recorded."""
+        """Leave the calls that have not ended in time: their runs keep what they recorded."""
+        running = [run_id for run_id, task in self._driven.items() if task in self._drives]
         for task in self._drives:
             task.cancel()
         if self._drives:
-            await asyncio.wait(self._drives)
+            _, stuck = await asyncio.wait(self._drives, timeout=LEAVE_SECONDS)
+            self.stuck = len(stuck)
+            if stuck:
+                log.error("%d runs are in code that cannot be stopped: they are left as they are", self.stuck)
+        self._ended = True
+        self.left = await left_open(self.host.store, running)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from perdure import Run, Runtime, tool
-from perdure import worker as worker_module
 from perdure.errors import BadSetting, StoreIO
 from perdure.journal import history, load, verify
 from perdure.state import events as e
@@ -20,6 +19,7 @@ from perdure.store.memory import MemoryStore
 from perdure.store.protocol import Claim, Claimed, Loaded
 from perdure.testing.clock import MovableClock
 from perdure.worker import Worker
+from perdure.worker import worker as worker_module
 from tests.unit.runtime.desk import Outside, agent_of
 
 LEASED = 30.0

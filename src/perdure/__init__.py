@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from perdure.timeline.fork import Fork, OriginalAct
     from perdure.timeline.replayed import Replayed, Replays
     from perdure.timeline.simulated import Simulated
+    from perdure.worker import Serving
 
 __all__ = [
     "FOREVER",
@@ -91,6 +92,7 @@ __all__ = [
     "Run",
     "Runtime",
     "Secret",
+    "Serving",
     "Simulated",
     "Tool",
     "Unknown",
@@ -116,8 +118,10 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a
         from perdure.codec import personal, secret
         from perdure.runtime import forecast
         from perdure.timeline import change, fork, replayed, simulated
+        from perdure.worker import serving
 
-        for room in (agent, host, personal, secret, forecast, replayed, simulated, change, fork):
+        rooms = (agent, host, personal, secret, forecast, replayed, simulated, change, fork, serving)
+        for room in rooms:
             globals().update({own: getattr(room, own) for own in __all__ if hasattr(room, own)})
         return globals()[name]
 

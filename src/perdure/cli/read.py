@@ -36,9 +36,7 @@ PAGE = 200
 @click.option("--agent", help="Only runs of this agent.")
 @click.option("--open", "open_only", is_flag=True, help="Only runs that have not ended.")
 @click.option("--queue", help="Only runs of this queue.")
-@click.option(
-    "--tag", "tags", multiple=True, help="Only runs that need this tag; may be repeated."
-)
+@click.option("--tag", "tags", multiple=True, help="Only runs that need this tag; may be repeated.")
 @click.option("--priority", type=int, help="Only runs of at least this priority.")
 @click.option("--key", help="Only the runs that share this limit_key.")
 @click.option(

@@ -105,7 +105,11 @@ class Where(Protocol):
 
     store: Store
     clock: Clock
-    worker: str
+
+    @property
+    def worker(self) -> str:
+        """The incarnation that this process is."""
+        ...
 
 
 _listeners: tuple[Listener, ...] = ()

@@ -62,6 +62,7 @@ class Name:
     ATTEMPT: Final = "perdure.call.attempt"
     EFFECT: Final = "perdure.call.effect"
     OUTCOME: Final = "perdure.call.outcome"
+    STAND_IN: Final = "perdure.call.stand_in"
     CAUSE: Final = "perdure.call.unknown.cause"
     VERDICT: Final = "perdure.call.verdict"
     VERDICT_BY: Final = "perdure.call.verdict.by"

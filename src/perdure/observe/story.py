@@ -23,6 +23,7 @@ from perdure.observe.ids import span_id, trace_id
 from perdure.observe.spans import NANOS, Begin, Spans, enter, leave, stay
 from perdure.runtime.listening import Doing, Driven, Over
 from perdure.state import events as e
+from perdure.state.fork import own_events
 from perdure.state.record import RunRecord
 
 NANODOLLARS = 1_000_000_000
@@ -68,6 +69,7 @@ class _Open(Struct, eq=False):
     before: dict[str, int] = field(default_factory=dict)
     waits: dict[str, e.Event] = field(default_factory=dict)
     asked: dict[str, e.Event] = field(default_factory=dict)
+    stood: dict[str, str] = field(default_factory=dict)
     held: e.Event | None = None
 
 
@@ -96,7 +98,7 @@ class Story:
         self._asking: dict[str, int] = {}  # since when a hook is asked about a path
         number = driven.record.step + 1
         self._open = _Open(number)
-        for event in driven.opening:
+        for event in own_events(driven.opening):  # what a fork has of its origin is in the origin's trace
             self._fold(event)
         self._step, self._restarts = number, self._open.restarts  # as the engine sees them, ahead of the disk
 
@@ -188,6 +190,8 @@ class Story:
                 step.held = event
             case e.RunReleased():
                 step.held = None
+            case e.EffectDecided(path=path, how=how):
+                step.stood[path] = how
             case _:
                 self._note(event)
 
@@ -257,6 +261,8 @@ class Story:
             effect = head.effect if head is not None else intent.effect if intent is not None else "read"
             at = intent.at if intent is not None and intent.attempt == attempt else event.at
             about = self._of_call(name, path, attempt, effect)
+            if (how := self._open.stood.get(path)) is not None:
+                about[Name.STAND_IN] = how
             before = self._open.before.get(path)
             lived = _Body(self._begin_attempt((path, attempt, restarts), name, at, about, before))
         self._tell_outcome(lived, event)
@@ -298,7 +304,7 @@ class Story:
         model = tool is not None and tool.kind == "model"
         links = [] if before is None else [(self._context(before), "the attempt before")]
         begin = Begin(
-            name=f"{Name.CHAT} {tool.model_name}"
+            name=f"{Name.CHAT} {self._model(tool)}"
             if tool is not None and model
             else f"{Name.EXECUTE_TOOL} {name}",
             id=span_id(self._run, "call", *key),
@@ -319,7 +325,7 @@ class Story:
         }
         about |= {Name.PATH: path, Name.ATTEMPT: attempt, Name.EFFECT: effect}
         if tool is not None and tool.kind == "model":
-            model = tool.model_name
+            model = self._model(tool)
             return about | {
                 Name.OPERATION: Name.CHAT,
                 Name.REQUEST_MODEL: model,
@@ -332,6 +338,10 @@ class Story:
             Name.TOOL_TYPE: kind,
             Name.TOOL_CALL: path,
         }
+
+    def _model(self, tool: Tool[..., Any]) -> str:
+        """The model that is called: a fork may have another one."""
+        return self._driven.record.models.get(tool.name, tool.model_name)
 
     def _attempt_id(self, path: str, attempt: int) -> int:
         intent = self._open.intents.get(path)
@@ -465,6 +475,7 @@ class Story:
             parent=self._above(record),
             at=record.started_at,
             attributes=about,
+            links=self._forked_from(record),
         )
         span = self._spans.begin(self._trace, begin)
         if body.status == "failed":
@@ -478,6 +489,12 @@ class Story:
         if record.parent is None or not record.path:
             return None
         return self._context(span_id(record.parent, "child", record.path))
+
+    def _forked_from(self, record: RunRecord) -> list[tuple[SpanContext, str]]:
+        if record.fork is None:
+            return []
+        trace, root = trace_id(record.fork.run, record.fork.trace), span_id(record.fork.run, "root")
+        return [(self._spans.context(trace, root, sampled=self._sampled), "the run it was forked from")]
 
     def _context(self, span: int) -> SpanContext:
         return self._spans.context(self._trace, span, sampled=self._sampled)

@@ -72,7 +72,9 @@ def forked(record: RunRecord, event: e.Event, body: e.RunForked, work: Work) -> 
         "failures": 0,
         "accepted": b"",
         "models": {**record.models, **dict(body.models)},
-        "fork": ForkRecord(body.run, record.seq, body.by, body.effects, body.given, body.acts),
+        "fork": ForkRecord(
+            body.run, record.seq, body.by, body.effects, body.given, body.acts, trace=body.origin_trace
+        ),
     }
 
 

@@ -51,7 +51,7 @@ class RunForked(Body, frozen=True, array_like=True, tag="run.forked"):
     waits of the open step that are open again, and whose outcomes follow), `models` (declared model functions
     and the models that they call from now on), `budget` (None: the limits stand as they stood). `acts`: what
     the origin did after the point, up to its event `seen`. `by`: who
-    forked.
+    forked. `origin_trace`: the trace of `run`.
     """
 
     run: str
@@ -65,6 +65,7 @@ class RunForked(Body, frozen=True, array_like=True, tag="run.forked"):
     budget: Limits | None = None
     acts: tuple[OriginAct, ...] = ()
     seen: int = 0
+    origin_trace: str = ""
 
 
 class EffectAsked(Body, frozen=True, array_like=True, tag="effect.asked"):

@@ -292,7 +292,8 @@ class ForkRecord(Struct, frozen=True, array_like=True):
     """Where a fork comes from: `run` up to its event `at`; its own events begin after `at`.
 
     `acts`: what its origin did after that, `used` those (by their place) of which it was decided in steps
-    that are committed, `asked` by path in the open one. `given`: paths whose outcomes were changed.
+    that are committed, `asked` by path in the open one. `given`: paths whose outcomes were changed. `trace`:
+    the origin's.
     """
 
     run: str
@@ -303,6 +304,7 @@ class ForkRecord(Struct, frozen=True, array_like=True):
     acts: tuple[OriginAct, ...] = ()
     used: tuple[int, ...] = ()
     asked: dict[str, AskedEffect] = {}
+    trace: str = ""
 
 
 class RunRecord(Struct, frozen=True, array_like=True):

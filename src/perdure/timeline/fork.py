@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Agent
@@ -109,6 +110,16 @@ def fork_id(run_id: str, made: str) -> str:
     return f"{run_id[: ID_CHARS - 9]}-f{made[-7:]}"
 
 
+def _trace(past: Retold) -> str:
+    """The trace of a run whose events may begin with another one's."""
+    own = (event.body.trace for event in reversed(past.later) if isinstance(event.body, _BEGINS))
+    return next(own, past.base.trace)
+
+
+_BEGINS = (e.RunStarted, e.RunForked)
+"""With what a run's own trace comes."""
+
+
 async def fork(store: Store, clock: Clock, order: ForkOrder, agent: Agent[Any, Any, Any] | None) -> Fork:
     """Make the fork, or tell what it would be. `agent`: the run's own, if its code is at hand.
 
@@ -124,7 +135,7 @@ async def fork(store: Store, clock: Clock, order: ForkOrder, agent: Agent[Any, A
     acts = in_order((*unmatched(record), *after.acts))
     draft = _Draft(order, record, past.events, agent)
     draft.settle(after.receipts)
-    body = draft.forked(acts, row.seq)
+    body = replace(draft.forked(acts, row.seq), origin_trace=_trace(past))
     made = Fork(
         order.new_id,
         order.run_id,

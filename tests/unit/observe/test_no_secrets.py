@@ -9,9 +9,9 @@ from urllib.parse import quote
 import pytest
 
 import perdure
-from perdure import Secret
+from perdure import Personal, Secret
 from perdure.observe import TextFormatter
-from tests.unit.observe.spans import told
+from tests.unit.observe.spans import about, told
 from tests.unit.observe.test_logs import kept, life
 from tests.unit.runtime.stage import Stage, agent
 
@@ -66,3 +66,23 @@ async def test_the_value_of_a_secret_is_in_no_span_and_no_record(
     assert "[secret OBSERVE_TEST_KEY]" in said
     for form in (CANARY, quote(CANARY), quote(CANARY, safe="")):
         assert form not in said
+
+
+async def test_personal_data_is_in_no_span_and_no_record(stage: Stage) -> None:
+    """Neither in arguments nor in results, though all content is told; a wait for it, too."""
+
+    @perdure.tool(effect="idempotent")
+    async def write(to: Personal[str]) -> Personal[str]:
+        return Personal(f"Dear {to.reveal()}")
+
+    async def step(run: Any) -> None:
+        letter = await write(Personal(CANARY))
+        run.finish(len(letter.reveal()))
+
+    with told(content=lambda where, value: value) as tale, life() as records:
+        assert (await stage.run(agent(step, write))).status == "succeeded"
+    span = about(tale.one("execute_tool write"))
+    assert "[personal]" in span["gen_ai.tool.call.arguments"]
+    assert "[personal]" in span["gen_ai.tool.call.result"]
+    said = "".join([*(one.to_json() for one in tale.spans), *records.lines])
+    assert CANARY not in said

@@ -20,7 +20,9 @@ from perdure.host import Runtime
 from perdure.observe import trace
 from perdure.observe.ids import span_id
 from perdure.runtime import birth
+from perdure.timeline.change import Change
 from tests.unit.observe.spans import Told, about, above, id_of, told, trace_of, whole
+from tests.unit.runtime.forking import Desk, point
 from tests.unit.runtime.stage import LEASE, RUN, Stage, World, agent
 
 HOUR = timedelta(hours=1)
@@ -506,3 +508,39 @@ async def test_a_second_runtime_of_the_process_is_heard_as_well(tale: Told) -> N
         async with Runtime("memory:", [made]) as place:
             await place.run(made, name, "go")
     assert len(tale.all("invoke_agent tester")) == 2
+
+
+async def test_a_fork_is_a_trace_of_its_own_linked_to_its_origin(stage: Stage, tale: Told) -> None:
+    """Only what the fork does itself is in it; a call that its origin's result stands in for says so. A fork
+    of a fork is linked to the one that it was made from.
+    """
+    desk = Desk()
+    async with stage.runtime(desk.agent) as place:
+        await place.run(desk.agent, RUN, "cup")
+        at = await point(stage, 2)
+        before = len(tale.spans)
+        for origin, fork in ((RUN, "fork-1"), ("fork-1", "fork-2")):
+            await place.fork(origin, at, Change(state={"plan": fork}), effects="simulate", id=fork)
+            await place.resume(fork)
+    origin_spans, rest = tale.spans[:before], tale.spans[before:]
+    whole(origin_spans)
+    traces = {birth.trace_of(name): name for name in (RUN, "fork-1", "fork-2")}
+    above_it = {"fork-1": RUN, "fork-2": "fork-1"}
+    for fork, origin in above_it.items():
+        mine = [span for span in rest if about(span).get("perdure.run.id") == fork]
+        whole(mine)
+        assert traces[f"{trace_of(mine[0]):032x}"] == fork
+        (root,) = [span for span in mine if span.parent is None]
+        (link,) = root.links
+        assert link.context.span_id == span_id(origin, "root")
+        assert f"{link.context.trace_id:032x}" == birth.trace_of(origin)
+        assert {span.name for span in mine} == {
+            "invoke_agent tester",
+            "step 3",
+            "step 4",
+            "execute_tool pay",
+            "execute_tool mail",
+        }
+        stands = [about(span).get("perdure.call.stand_in") for span in mine if "execute" in span.name]
+        assert stands == ["reuse", "reuse"]
+    assert desk.acts("fork-1") == desk.acts("fork-2") == []

@@ -35,7 +35,7 @@ from perdure.runtime import approvals, decisions, requests, senders
 from perdure.runtime.drive import Host
 from perdure.runtime.idle import end_cancelled
 from perdure.runtime.messages import foreseen
-from perdure.runtime.origin import may_reuse, undecided
+from perdure.runtime.origin import REASON, may_reuse, undecided
 from perdure.runtime.raising import check_part, check_raise, message_of, more_of
 from perdure.runtime.resolved import fit, resolvable, tool_of
 from perdure.runtime.retiring import retire
@@ -141,12 +141,14 @@ class Desk:
         """Decide about a call that a fork is held for, since its origin has made it; gives the call's path.
 
         `how`: `reuse` (the origin's result is taken), `act` (it is really made, again) or `simulate`
-        (`result` is taken); for the first and the last nothing is sent. `path` None: the only one. Raises
-        NothingToResolve where no call waits for this, BadArguments, ShapeMismatch.
+        (`result` is taken); for the first and the last nothing is sent. `path` None: the one that it is held
+        for. Raises NothingToResolve where no call waits for this, BadArguments, ShapeMismatch.
         """
         if how not in ("reuse", "act", "simulate") or (how == "simulate") != (result is not ...):
             raise BadArguments("how= is reuse, act or simulate; result= belongs to simulate, and to it alone")
         record = (await self._going_on(run_id)).record
+        if path is None and record.held is not None and record.held.reason == REASON:
+            path = record.held.path
         asked = [one for one in undecided(record) if path in (None, one.path)]
         if len(asked) != 1:
             where = "" if path is None else f" {path}"

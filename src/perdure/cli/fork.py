@@ -228,7 +228,7 @@ def effect(
 ) -> int:
     """Decide about a call that a fork is held for, since its origin has made it after the point.
 
-    CALL may be left out if only one waits.
+    CALL may be left out: then it is the one that the fork is held for.
     """
     if sum((reuse, act, simulate is not None)) != 1:
         raise click.UsageError("give exactly one of --reuse, --act, --simulate RESULT")

@@ -153,6 +153,7 @@ async def fork(store: Store, clock: Clock, order: ForkOrder, agent: Agent[Any, A
         return made
     new = await _new_run(store, order, record, (body, *draft.outcomes), clock.now())
     reached("fork.create")
+    await _share_key(store, order)
     there, fresh = await store.create(new)
     reached("fork.created")
     if fresh:
@@ -450,6 +451,22 @@ async def _new_run(
         base=base,
         left=left,
     )
+
+
+async def _share_key(store: Store, order: ForkOrder) -> None:
+    """The fork's personal data is its origin's, and opens with a key of the same bytes that is its own.
+
+    Raises ForkRefused if that key was destroyed, OtherFork if the id has another one.
+    """
+    key = await store.key(order.run_id)
+    if key == b"":
+        raise ForkRefused(
+            f"the personal data of run {clean(order.run_id)} was erased: a fork could not read its state",
+            remedy="start a new run",
+        )
+    if key and await store.key(order.new_id, key) != key:
+        what = f"there was a run {clean(order.new_id)} already, with personal data of its own"
+        raise OtherFork(what, run_id=order.new_id)
 
 
 async def _same(store: Store, row: RunRow, body: e.RunForked, at: int) -> None:

@@ -117,8 +117,15 @@ class Stage:
     async def blameless(self, *worlds: World, run_id: str = RUN, undoable: Sequence[str] = ()) -> None:
         """No law is broken between the journal and what the worlds saw. `undoable`: tools with an undo."""
         events = await self.events(run_id)
-        inherited = {event.body.key for event in events if isinstance(event.body, e.CallIntended)}
-        acts = [act for world in worlds for act in world.acts if act.run_id == run_id or act.key in inherited]
+        inherited = {
+            (event.body.key, event.body.attempt) for event in events if isinstance(event.body, e.CallIntended)
+        }
+        acts = [
+            act
+            for world in worlds
+            for act in world.acts
+            if act.run_id == run_id or (act.key, act.attempt) in inherited
+        ]
         found = offences(events, acts, undoable)
         assert found == [], found
 

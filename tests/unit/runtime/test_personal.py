@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import Agent, Personal, Principal
+from perdure import Agent, Change, Personal, Principal
 from perdure.agent import Held, Waiting
 from perdure.errors import KeyMissing, OtherGoal
 from perdure.state import events as e
@@ -208,3 +208,24 @@ async def test_an_error_that_quotes_it_and_a_held_step_do_not_show_it(memory: St
     assert "Personal[int]" in held.detail
     assert "CANARY" not in held.detail
     await clean(memory)
+
+
+async def test_a_fork_reads_what_its_origin_has_sealed_under_a_key_of_its_own(stage: Stage) -> None:
+    seen = list[Any]()
+
+    async def step(run: Any) -> None:
+        seen.append(run.state.name.reveal())
+        run.state.notes.append(Personal(f"CANARY {len(run.state.notes)}"))
+        if len(run.state.notes) > 1:
+            run.finish(run.state.notes[0])
+
+    made = typed(step)
+    await stage.run(made, Personal(NAME))
+    at = next(event.seq for event in await stage.events() if isinstance(event.body, e.StepCommitted))
+    async with stage.runtime(made) as place:
+        change = Change(state={"name": Personal("CANARY Byron")})
+        await place.fork(RUN, at, change, id="f")
+        assert await stage.store.key("f") == await stage.store.key(RUN) != b""
+        assert (await place.resume("f")).unwrap() == Personal("CANARY 0")
+    assert seen == [NAME, NAME, "CANARY Byron"]
+    await clean(stage)

@@ -81,7 +81,10 @@ HELD: dict[str, tuple[str, ...]] = {
         f"{_RUNTIME}/test_failures.py::one_bad_run_harms_no_other",
     ),
     "O-032": (f"{_CONTRACT}/ends.py::two_who_write_from_the_same_version_get_one_winner",),
-    "O-033": ("tests/cases/test_concurrent_writers.py::results_that_come_together_are_all_kept",),
+    "O-033": (
+        "tests/cases/test_concurrent_writers.py::results_that_come_together_are_all_kept",
+        f"{_SERVERS}::results_that_come_together_are_all_kept_on_postgres",
+    ),
     "O-034": (
         f"{_RUNTIME}/test_tree.py::another_thread_appends_meanwhile",
         f"{_CODEC}::a_value_that_another_thread_changes_gives_one_well_formed_value",
@@ -193,6 +196,7 @@ HELD: dict[str, tuple[str, ...]] = {
     ),
     "O-074": (
         f"{_RUNTIME}/test_failures.py::large_values_are_kept_out_of_line",
+        f"{_SERVERS}::large_results_are_kept_out_of_line_on_postgres",
         f"{_RUNTIME}/test_failures.py::a_value_above_the_stores_limit_is_refused_once",
     ),
     "O-075": (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ import perdure
 from perdure import Agent
 from perdure.errors import StoreError
 from perdure.host import Runtime
-from perdure.journal import verify
+from perdure.journal import history, verify
+from perdure.state import events as e
 from perdure.store import open_store
 from perdure.store.protocol import Query
 from tests.cluster import servers
@@ -186,3 +189,61 @@ def test_a_loop_that_watches_no_sockets_is_enough(kind: str, tmp_path: Path) -> 
 
     with asyncio.Runner(loop_factory=Unwatching) as runner:
         assert runner.run(main()) == "went"
+
+
+@pytest.mark.postgres
+async def test_results_that_come_together_are_all_kept_on_postgres(tmp_path: Path) -> None:
+    """O-033: sixteen results released by one barrier, ten rounds, on a server."""
+    gate = asyncio.Barrier(16)
+    agent: Agent[Any, Any, Any] = Agent("desk", state=dict, start=lambda goal: {"log": []})
+
+    @agent.tool(effect="idempotent")
+    async def work(n: int) -> int:
+        await gate.wait()
+        return n
+
+    @agent.step
+    async def step(run: Any) -> None:
+        run.state["log"].append(await run.map(work, range(16), limit=16))
+        if len(run.state["log"]) == 10:
+            run.finish(run.state["log"])
+
+    async with Runtime(PLACE.at(tmp_path), [agent]) as runtime:
+        outcome = await runtime.run(agent, "r", "go")
+        assert outcome.unwrap() == [list(range(16))] * 10
+        facts = [event.body for event in await history(runtime.store, "r")]
+        receipts = [fact.path for fact in facts if isinstance(fact, e.CallSettled)]
+        assert len(receipts) == len(set(receipts)) == 160
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("size", [1_900_000, 5_000_000])
+async def test_large_results_are_kept_out_of_line_on_postgres(size: int, tmp_path: Path) -> None:
+    """O-074: an oversized result was sent for again and again. Each act is made once, its result comes back
+    whole in another process, and equal ones are kept once.
+    """
+    acts: list[int] = []
+    agent: Agent[Any, Any, Any] = Agent("desk", state=dict, start=lambda goal: {"seen": 0})
+    noise = random.Random(size).randbytes(size)
+
+    @agent.tool()
+    async def fetch(n: int) -> bytes:
+        acts.append(n)
+        return noise
+
+    @agent.step
+    async def step(run: Any) -> None:
+        seen = run.state["seen"]
+        run.state["seen"] = seen + (await fetch(seen) == noise)
+        if run.state["seen"] == 5:
+            await run.sleep(0.05)
+            run.finish(len(await fetch(9)))
+
+    url = PLACE.at(tmp_path)
+    async with Runtime(url, [agent]) as runtime:
+        assert (await runtime.run(agent, "r", "go", patience=timedelta(0))).status == "waiting"
+    async with Runtime(url, [agent]) as runtime:
+        assert (await runtime.run(agent, "r", "go")).unwrap() == size
+        assert acts == [0, 1, 2, 3, 4, 9]
+        assert (await verify(runtime.store, "r")).ok
+        assert (await runtime.store.stats()).blob_bytes < 2 * size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -199,3 +200,26 @@ def test_a_step_that_never_ends_is_told(lived: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "[R220] step 2 came to no end within 0.3 s" in done.stdout
     assert f"{lived / 'hangs.py'}:" in done.stdout
+
+
+DIFFERS = """\
+run-07  differs  agent desk, succeeded, step 2
+  recorded  pay(cents=6)
+  now       pay(cents=7)
+  at        run-07@5  2:0
+  code      PLACE/other.py:17
+  why       at 2:0 the arguments of pay differ: cents recorded 6, now 7 (PLACE/other.py:17)
+
+1 run, 2 steps replayed in T: 1 differs; nothing was written or called
+"""
+
+
+def drawn(text: str, place: Path) -> str:
+    """What was drawn, without what differs from one machine to the next."""
+    return re.sub(r"in \d+\.\d+ s", "in T", text.replace(str(place), "PLACE"))
+
+
+def test_what_is_drawn_to_the_letter(perdure: Command, lived: Path) -> None:
+    assert drawn(perdure("replay", "run-07", "--app", OTHER).out, lived) == DIFFERS
+    same = drawn(perdure("replay", "run-07", "run-08", "--app", SAME).out, lived)
+    assert same == "2 runs, 6 steps replayed in T: 2 same; nothing was written or called\n"

@@ -114,3 +114,31 @@ def test_what_cannot_be_done(
     found = perdure("simulate", *arguments, "--app", SAME)
     assert found.code == code, found.err
     assert words in " ".join((found.out + found.err).split())
+
+
+STOPPED = """\
+run-07 simulated from its start: 1 step, 1 same, 2 missing; nothing was written
+
+CALL           RECORDED                 NOW
+1:0   same     pay(cents=5) → "paid 5"  =
+2:0   missing  pay(cents=6) → "paid 6"  -
+3:0   missing  pay(cents=7) → "paid 7"  -
+
+the state at its end differs in 2 places
+  - paid[1]  "paid 6"
+  - paid[2]  "paid 7"
+
+  ended  succeeded with "go" → not ended
+  spent  3 calls → 1 call
+
+stopped in step 2 at 2:0
+  asks for  pay(cents=61)
+  why       the run made no such call of pay: its arguments differ, or it made it less often
+  code      PLACE/other.py:17
+  goes on   with a stand-in for tool pay (--stand-in FILE:NAME)
+"""
+
+
+def test_what_is_drawn_to_the_letter(perdure: Command, lived: Path) -> None:
+    found = perdure("simulate", "run-07", "--app", OTHER)
+    assert found.out.replace(str(lived), "PLACE") == STOPPED

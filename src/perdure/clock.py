@@ -16,6 +16,8 @@ import time
 SECOND = 1_000_000
 """Microseconds in a second."""
 
+_SINCE_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)  # counts while the machine sleeps, too
+
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u
 
 
@@ -27,8 +29,11 @@ class Clock:
         return time.time_ns() // 1000
 
     def monotonic(self) -> float:
-        """Seconds that only go forward, for measuring how long something took."""
-        return time.monotonic()
+        """Seconds that only go forward, for measuring how long something took.
+
+        Where the machine can tell, those in which it slept are counted: a lease runs out meanwhile.
+        """
+        return time.monotonic() if _SINCE_BOOT is None else time.clock_gettime(_SINCE_BOOT)
 
     def random(self) -> float:
         """A float in [0, 1)."""

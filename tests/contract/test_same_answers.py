@@ -28,6 +28,7 @@ from perdure.store.protocol import (
     Compaction,
     Message,
     NewRun,
+    Placement,
     Query,
     RowChange,
     Snapshot,
@@ -164,12 +165,32 @@ def compacted(run_id: str, back: int, blobs: tuple[bytes, ...]) -> Verb:
     return verb
 
 
+placements = st.sampled_from(
+    [
+        Placement(),
+        Placement("q"),
+        Placement(tags=("gpu",)),
+        Placement(priority=2),
+        Placement(limit_key="k"),
+        Placement("q", ("eu", "gpu"), -1, "k", 2),
+    ]
+)
+
 verbs: st.SearchStrategy[Verb] = st.one_of(
     st.builds(
-        lambda run_id, agent, version, n, due_at: call(
-            "create", NewRun(run_id, agent, version, "ready", events(1, n), due_at)
+        lambda run_id, agent, version, n, due_at, place: call(
+            "create",
+            NewRun(
+                run_id,
+                "z" if place.limit_key else agent,
+                version,
+                "ready",
+                events(1, n),
+                due_at,
+                placement=place,
+            ),
         ),
-        run_ids, st.sampled_from("xy"), st.sampled_from("12"), st.integers(0, 3), moments,
+        run_ids, st.sampled_from("xy"), st.sampled_from("12"), st.integers(0, 3), moments, placements,
     ),
     sketches().map(appended),
     sketches().map(appended),
@@ -179,6 +200,14 @@ verbs: st.SearchStrategy[Verb] = st.one_of(
         lambda w, served, n: call("claim", Claim(w, 30, served, limit=n)), workers, agents, st.integers(0, 3)
     ),
     st.builds(lambda w, run_id: call("claim", Claim(w, 10, run_id=run_id)), workers, run_ids),
+    st.builds(
+        lambda w, served, queues, tags, limits, busy: call(
+            "claim", Claim(w, 30, served, None, 2, queues, tags, limits, busy)
+        ),
+        workers, agents, st.sampled_from([frozenset(), frozenset({"q"})]),
+        st.sampled_from([None, frozenset(), frozenset({"gpu", "eu"})]),
+        st.sampled_from([{}, {"x": 1}]), st.sampled_from([{}, {"x": 3, "y": 1}]),
+    ),
     st.builds(lambda w, run_id: call("renew", w, (run_id, "a"), 20), workers, run_ids),
     st.builds(lambda run_id, epoch: call("release", run_id, epoch), run_ids, st.integers(0, 3)),
     st.builds(lambda run_id, m: call("deliver", Message(run_id, m, "k", b"data")), run_ids, message_ids),
@@ -191,8 +220,9 @@ looks: tuple[Verb, ...] = (
     *(call("read", run_id, 1, 3) for run_id in RUNS),
     *(call("snapshot", run_id, upto) for run_id in RUNS for upto in (1, 3, 9)),
     *(call("blob", run_id, key) for run_id in RUNS for key in (b"k1", b"k2")),
-    call("due"),
-    call("due", Claim("w", 30, {"x": frozenset()})),
+    # Not of agent z: which of the runs with a full key are set aside already is each store's own affair.
+    call("due", Claim("w", 30, {"x": frozenset(), "y": frozenset()})),
+    call("due", Claim("w", 30, {"x": frozenset()}, tags=frozenset(), limits={"x": 1})),
     call("due", Claim("w", 30, {"y": frozenset({"2"})})),
     *(
         call("list", query)

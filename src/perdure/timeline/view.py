@@ -214,7 +214,9 @@ def _started(scan: _Scan, event: e.Event, body: e.RunStarted) -> None:
     scan.add(event, "started", f"{body.agent} {body.version}".strip())
 
 
-_PAUSES = frozenset({"wait", "woke", "signal", "asked", "granted", "denied", "held", "released", "cancel"})
+_PAUSES = frozenset(
+    {"forked", "wait", "woke", "signal", "asked", "granted", "denied", "held", "released", "cancel"}
+)
 """After these a run lies still, so that taking it up again is no sign of an interruption."""
 
 

@@ -40,6 +40,8 @@ HELD: dict[str, tuple[str, ...]] = {
     "O-006": (
         "tests/unit/worker/test_worker.py::while_it_beats_a_long_run_is_nobody_elses",
         f"{_RUNTIME}/test_kill.py::a_driver_that_stood_still_is_overtaken_and_its_late_result_is_kept",
+        "tests/cases/test_lease_clock.py::a_call_that_outlasts_its_lease_is_made_once_while_it_beats",
+        "tests/cases/test_lease_clock.py::a_call_whose_worker_stands_still_is_not_made_again",
     ),
     "O-007": (
         "tests/cases/test_duplicate_effects.py::what_a_body_may_not_ask_for_is_not_tried_again",
@@ -100,6 +102,7 @@ HELD: dict[str, tuple[str, ...]] = {
         f"{_RUNTIME}/test_kill.py::a_driver_that_stood_still_is_overtaken_and_its_late_result_is_kept",
         f"{_STORE}/test_sqlite_workers.py::a_stalled_worker_finds_itself_fenced_off",
         f"{_STORE}/test_postgres_workers.py::a_stalled_worker_finds_itself_fenced_off",
+        "tests/cases/test_lease_clock.py::a_call_whose_worker_stands_still_is_not_made_again",
     ),
     "O-041": (
         f"{_STORE}/test_sqlite_workers.py::one_machine_has_one_clock",

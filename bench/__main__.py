@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import ahead, crowd, disk, loading, past, starting, states, steps, store, stored, waiting
+from bench import ahead, crowd, disk, hands, loading, past, starting, states, steps, store, stored, waiting
 from bench.room import Room
 from bench.table import HERE, about, publish, record, save, text
 
@@ -23,6 +23,7 @@ PARTS = {
     "waiting": waiting.measure,
     "store": store.measure,
     "stored": stored.measure,
+    "hands": hands.measure,
     "ahead": ahead.measure,
     "past": past.measure,
 }

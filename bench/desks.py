@@ -83,6 +83,7 @@ class Plan:
     durability: Durability = "effects"
     storage: Storage = DEFAULT_STORAGE
     tool: bool = False
+    name: str = "desk"
     pause: float = 0.0
     stamps: list[Stamp] = field(default_factory=list)
     floor: Bare | None = None
@@ -115,7 +116,7 @@ def desk(plan: Plan) -> Agent[Any, Any, Any]:
         return Desk(messages) if frozen else {"messages": messages}
 
     agent: Agent[Any, Any, Any] = Agent(
-        "desk",
+        plan.name,
         state=Desk if frozen else dict[str, Any],
         start=start,
         durability=plan.durability,

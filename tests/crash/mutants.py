@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Call
-from perdure.journal import live
+from perdure.journal import Fences, live
 from perdure.recovery import verdicts
 from perdure.runtime import calls, drive, identity, premises, reconcile, rights, runner, senders, undos
 from perdure.runtime.body import run_body
@@ -201,7 +201,7 @@ def cancel_not_fenced() -> None:
         return
 
     async def blind(self: Any, body: Any, fences: Any, *, alone: bool = False) -> None:
-        await intend(self, body, live.Fences(), alone=alone)
+        await intend(self, body, Fences(), alone=alone)
 
     _patch(live.Journal, "intend", blind)
     _patch(drive.Drive, "glance", look_away)

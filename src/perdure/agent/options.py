@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, get_args
+
+from msgspec import Struct
 
 from perdure.agent.declared import Declared, is_coroutine_function
 from perdure.agent.parameters import REQUIRED, Parameters
@@ -30,12 +31,11 @@ EffectOf = Callable[..., Effect]
 """An effect class that depends on the arguments: a function that takes those it needs, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Premise:
+class Premise(Struct, frozen=True):
     """A fact that a tool rests on, and which of the tool's parameters gives each of the fact's."""
 
     fact: Declared
-    bindings: Mapping[str, str] = field(default_factory=dict)
+    bindings: Mapping[str, str] = {}
 
 
 def premise(fact: Declared, **bindings: str) -> Premise:
@@ -82,8 +82,7 @@ class Changes(ToolOptions, ModelOptions, total=False):
     same: Callable[[Any], object] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """What was declared.
 
     `effect`: what repeating a call does, or a function of the arguments that tells. `premises`: facts that
@@ -139,7 +138,7 @@ def made_options(declared: Declared, changes: Mapping[str, Any], base: Options) 
             given[name] = _sequence(declared, name, given[name])
     if "premises" in given:
         given["premises"] = tuple(_premise(declared, entry) for entry in given["premises"])
-    values = {name: getattr(base, name) for name in Options.__slots__} | given
+    values = {name: getattr(base, name) for name in Options.__struct_fields__} | given
     options = Options(**values)
     _check_effect(declared, options)
     _check_raises(declared, options)

@@ -6,9 +6,10 @@ done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, Generic, Literal, NoReturn, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from perdure.agent.policy import ApprovalRequest
 from perdure.errors import RunCancelled, RunFailed, RunHeld, RunRetired, RunWaiting
@@ -19,28 +20,30 @@ Status: TypeAlias = Literal["succeeded", "waiting", "held", "failed", "cancelled
 """The statuses in which a run is handed back."""
 
 
-@dataclass(frozen=True)
-class Finished(Generic[R]):
+class _HandedBack(Struct, frozen=True, kw_only=True):
+    """Which run it is."""
+
+    run_id: str = ""
+
+
+class Finished(_HandedBack, Generic[R], frozen=True):
     """The run succeeded with this result."""
 
     status: ClassVar[Status] = "succeeded"
     result: R
-    run_id: str = field(default="", kw_only=True)
 
     def unwrap(self) -> R:
         """The result."""
         return self.result
 
 
-@dataclass(frozen=True)
-class Waiting(Generic[R]):
+class Waiting(_HandedBack, Generic[R], frozen=True):
     """The run waits: for whom or what, and until when at the latest (UTC)."""
 
     status: ClassVar[Status] = "waiting"
     reasons: tuple[str, ...]
     approvals: tuple[ApprovalRequest, ...] = ()
     until: datetime | None = None
-    run_id: str = field(default="", kw_only=True)
 
     def unwrap(self) -> NoReturn:
         """Raises RunWaiting (R209)."""
@@ -52,15 +55,13 @@ class Waiting(Generic[R]):
         )
 
 
-@dataclass(frozen=True)
-class Held(Generic[R]):
+class Held(_HandedBack, Generic[R], frozen=True):
     """The run needs a person: why, and what they can do."""
 
     status: ClassVar[Status] = "held"
     reason: str
     remedies: tuple[str, ...] = ()
     detail: str = ""
-    run_id: str = field(default="", kw_only=True)
 
     def unwrap(self) -> NoReturn:
         """Raises RunHeld (R208)."""
@@ -74,8 +75,7 @@ class Held(Generic[R]):
         )
 
 
-@dataclass(frozen=True)
-class Failed(Generic[R]):
+class Failed(_HandedBack, Generic[R], frozen=True):
     """The run failed for good: its step called `run.fail(error)`.
 
     `type_name` is the error's class, if it had one.
@@ -84,7 +84,6 @@ class Failed(Generic[R]):
     status: ClassVar[Status] = "failed"
     error: str
     type_name: str = ""
-    run_id: str = field(default="", kw_only=True)
 
     def unwrap(self) -> NoReturn:
         """Raises RunFailed (R210)."""
@@ -97,8 +96,7 @@ class Failed(Generic[R]):
         )
 
 
-@dataclass(frozen=True)
-class Cancelled(Generic[R]):
+class Cancelled(_HandedBack, Generic[R], frozen=True):
     """The run was cancelled: by whom, and their note.
 
     `undone`: the paths of the calls that a compensating cancel has undone, the newest first; `left`: of those
@@ -110,7 +108,6 @@ class Cancelled(Generic[R]):
     note: str = ""
     undone: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    run_id: str = field(default="", kw_only=True)
 
     def unwrap(self) -> NoReturn:
         """Raises RunCancelled (R211)."""
@@ -119,14 +116,12 @@ class Cancelled(Generic[R]):
         )
 
 
-@dataclass(frozen=True)
-class Retired(Generic[R]):
+class Retired(_HandedBack, Generic[R], frozen=True):
     """The run was deliberately ended because no code can carry it on: by whom, and their note."""
 
     status: ClassVar[Status] = "retired"
     by: str = ""
     note: str = ""
-    run_id: str = field(default="", kw_only=True)
 
     def unwrap(self) -> NoReturn:
         """Raises RunRetired (R212)."""

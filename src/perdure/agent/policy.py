@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias, get_args
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from perdure.clock import SECOND
 from perdure.errors import BadSetting
@@ -35,8 +37,7 @@ def is_callable(value: object) -> bool:
     return callable(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """The most that a run may use; None means no limit of that kind.
 
     `usd` in US dollars, to the billionth; `tokens` input and output together; `steps` as they are committed;
@@ -51,11 +52,11 @@ class Budget:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for part in fields(self):
-            limit = getattr(self, part.name)
+        for name in self.__struct_fields__:
+            limit = getattr(self, name)
             if limit is not None and not 0 <= limit < float("inf"):
                 raise BadSetting(
-                    f"Budget({part.name}={limit!r}): a limit is a number of at least 0, or None for none"
+                    f"Budget({name}={limit!r}): a limit is a number of at least 0, or None for none"
                 )
 
     def limits(self, beside: Budget | None = None) -> Limits | None:
@@ -76,8 +77,7 @@ def _whole(budget: Budget) -> dict[str, int]:
     return {kind: limit for kind, limit in given.items() if limit is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """What a model costs, in US dollars per million tokens."""
 
     input: float
@@ -94,8 +94,7 @@ class Price:
         return int((total * (DOLLAR // 1_000_000)).to_integral_value(ROUND_CEILING))
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What one model call used, in tokens."""
 
     input_tokens: int
@@ -106,8 +105,7 @@ class Usage:
             raise BadSetting(f"{self!r}: token counts are at least 0")
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """How often a definite failure is tried; between tries `backoff` seconds, doubled each time.
 
     `attempts` counts the first one too. The wait never exceeds `backoff_max` seconds.
@@ -126,8 +124,7 @@ class Retry:
         return min(self.backoff * 2.0 ** min(attempt - 1, 1000), self.backoff_max)
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(Struct, frozen=True):
     """At most `n` calls in any span of `per`."""
 
     n: int
@@ -154,8 +151,7 @@ Expiry: TypeAlias = Literal["raise", "deny"]
 """What the end of a wait does that declares no default: raise WaitExpired, or answer no (False)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(Struct, frozen=True):
     """Who acts or decides: an identity and its roles."""
 
     id: str
@@ -164,11 +160,10 @@ class Principal:
     def __post_init__(self) -> None:
         if is_a(self.roles, str):
             raise BadSetting(f"Principal(roles={self.roles!r}): roles is a set of names, not one string")
-        object.__setattr__(self, "roles", frozenset(self.roles))
+        force_setattr(self, "roles", frozenset(self.roles))
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
+class ApprovalRequest(Struct, frozen=True):
     """What a person is asked to permit: one call with exactly these arguments, until `expires` (UTC)."""
 
     id: str
@@ -182,8 +177,7 @@ OnExpiry: TypeAlias = Literal["deny", "ask", "hold"]
 """What becomes of a call when nobody decides in time: it fails, asks again, or holds its run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """A call that needs a person's permission.
 
     `when` takes the tool's arguments by name and says whether this call needs it (None: always). `expires` is
@@ -197,7 +191,7 @@ class Approval:
     when: Callable[..., bool] | None = None
     expires: timedelta | None = None
     by: str | Callable[[Principal, ApprovalRequest], bool] | None = None
-    notify: Callable[[ApprovalRequest], Awaitable[object]] | None = field(default=None)
+    notify: Callable[[ApprovalRequest], Awaitable[object]] | None = None
     quorum: int = 1
     expiry: OnExpiry = "deny"
 
@@ -214,8 +208,7 @@ class Approval:
             raise BadSetting("Approval(by=) is async: its answer would always be a yes; write a plain def")
 
 
-@dataclass(frozen=True, slots=True)
-class Hybrid:
+class Hybrid(Struct, frozen=True):
     """Snapshots between events: after `every` steps, or so that a resume reads within `resume_within`.
 
     Exactly one of the two is given.

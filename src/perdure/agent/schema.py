@@ -10,8 +10,9 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from perdure.agent.policy import Usage
 from perdure.codec import plain
@@ -61,8 +62,7 @@ def _told(tool: Described, parameters: dict[str, Any], style: SchemaStyle) -> di
 # ------------------------------------------------------------------------------------------------- tool calls
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """One tool call of a model. `arguments` is a dict, or the raw text where it was not a JSON object."""
 
     id: str
@@ -162,8 +162,7 @@ def one_turn(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------------------------------------------- replies
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A model's reply: the message for the conversation, its text, and the tool calls as they came."""
 
     message: dict[str, Any]
@@ -246,8 +245,9 @@ _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 def read_usage(reply: Any) -> Usage | None:
     """What a reply says it used: OpenAI, Anthropic, LangChain and Pydantic AI; None if it says nothing."""
+    by_key = isinstance(reply, Mapping)
     for name in ("usage", "usage_metadata"):
-        usage = _get(reply, name)
+        usage = reply.get(name) if by_key else getattr(reply, name, None)
         if usage is None:
             continue
         found = _usage(usage)

@@ -164,7 +164,8 @@ class Tool(Declared, Generic[P, R_co]):
                     raise BlockingTool(
                         f"{self.name} is a plain def and was called directly in a step", where=self.source
                     )
-                return cast(R_co, scope.invoke(self, self.parameters.bind(args, kwargs)))
+                durable: Any = scope.invoke(self, self.parameters.bind(args, kwargs))
+                return durable  # type: ignore[no-any-return]
         effect = self._effect
         if effect is None:
             effect = self.effect_of(self.parameters.split(args, kwargs)[0])

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import time
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -92,9 +92,9 @@ def _budget(text: str | None) -> Budget | None:
     from perdure.cli.budget import amount
 
     given = dict(amount(part, "--budget") for part in text.split(","))
-    unknown = [kind for kind in given if kind not in {field.name for field in fields(Budget)}]
+    unknown = [kind for kind in given if kind not in Budget.__struct_fields__]
     if unknown:
-        kinds = ", ".join(field.name for field in fields(Budget))
+        kinds = ", ".join(Budget.__struct_fields__)
         raise click.UsageError(f"--budget knows no {unknown[0]!r}; its kinds: {kinds}")
     return Budget(**given)  # type: ignore[arg-type]
 

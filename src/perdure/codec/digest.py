@@ -7,8 +7,9 @@ recompute it. Knows nothing of what the bytes mean.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from itertools import chain as chained
 
 SIZE = 16
 """Bytes of every digest."""
@@ -20,6 +21,8 @@ GENESIS = b"\0" * SIZE
 _length = struct.Struct(">Q").pack
 """A length or count as 8 bytes."""
 
+_one_by_one = chained.from_iterable
+
 _begun = blake2b(digest_size=SIZE).copy
 """A hash that has taken nothing in yet: half the price of making one."""
 
@@ -28,13 +31,14 @@ def digest(*parts: bytes) -> bytes:
     """The digest of byte strings in order; each is preceded by its length, so ("a", "bc") differs from ("ab",
     "c").
     """
-    framed: list[bytes] = []
-    for part in parts:
-        framed.append(_length(len(part)))
-        framed.append(part)
     state = _begun()
-    state.update(b"".join(framed))
+    state.update(_framed(parts))
     return state.digest()
+
+
+def _framed(parts: Sequence[bytes]) -> bytes:
+    """Each part after its length."""
+    return b"".join(_one_by_one(zip(map(_length, map(len, parts)), parts, strict=True)))
 
 
 def chain(previous: bytes, event: bytes) -> bytes:
@@ -60,9 +64,9 @@ class Rolling:
 
     def extend(self, encoded: Iterable[bytes]) -> None:
         """Add elements at the end."""
-        framed = [piece for element in encoded for piece in (_length(len(element)), element)]
-        self._state.update(b"".join(framed))
-        self.count += len(framed) // 2
+        elements = list(encoded)
+        self._state.update(_framed(elements))
+        self.count += len(elements)
 
     def copy(self) -> Rolling:
         """An independent digest that goes on from here."""

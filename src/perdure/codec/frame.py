@@ -59,7 +59,11 @@ def pack(body: object) -> bytes:
     written as MessagePack has them, so that the declared type must bring them back. Raises NotStorable,
     TooLarge.
     """
-    data = _pack(_with_values(body)) if isinstance(body, Struct) else encode(body)
+    if not isinstance(body, Struct):
+        data = encode(body)
+    else:
+        names = _plain_fields(type(body))
+        data = _pack(_with_values(body, names) if names else body)
     if len(data) > BODY_MOST:
         raise TooLarge(f"a body of {len(data)} bytes is longer than {BODY_MOST}")
     if len(data) >= COMPRESS_FROM:
@@ -126,11 +130,8 @@ def _inflated(frame: bytes) -> bytes:
     return data
 
 
-def _with_values(body: Struct) -> Struct:
-    """The body with its plain data as value bytes, in place."""
-    names = _plain_fields(type(body))
-    if not names:
-        return body
+def _with_values(body: Struct, names: tuple[str, ...]) -> Struct:
+    """The body with the plain data of these fields as value bytes, in place."""
     return msgspec.structs.replace(body, **{name: Raw(encode(getattr(body, name))) for name in names})
 
 

@@ -20,6 +20,8 @@ from pathlib import PosixPath, PurePath, PurePosixPath, PureWindowsPath, Windows
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
+
 from perdure.codec.naming import shown, step_of, type_name
 from perdure.codec.record import Reader, is_root_model, record_items, record_reader
 from perdure.codec.sealed import Sealed
@@ -36,13 +38,10 @@ PATHS: tuple[type[PurePath], ...] = (PurePosixPath, PureWindowsPath, PosixPath, 
 """The plain path types, in the order of their marks on disk."""
 
 
-class Walk:
+class Walk(Struct, eq=False, gc=False):
     """One walk through one value. `special`: something was met that MessagePack does not have natively."""
 
-    __slots__ = ("special",)
-
-    def __init__(self) -> None:
-        self.special = False
+    special: bool = False
 
 
 class Refused(Exception):
@@ -75,8 +74,11 @@ def plain(value: object, *, where: str = "$") -> Any:
 
 def walked(value: object, where: str, walk: Walk) -> Any:
     """`plain`, leaving in `walk` what was met."""
+    kind = type(value)
+    if kind in ATOMS:
+        return value
     try:
-        return lower(value, walk, 0)
+        return (_LOWER.get(kind) or _learn(kind))(value, walk, 0)
     except Refused as refused:
         raise _not_storable(refused, where) from None
     except RuntimeError as error:  # RecursionError is one; the other is an iterator's, of a dict that grew

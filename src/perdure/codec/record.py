@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -55,9 +56,12 @@ def record_reader(kind: type) -> Reader | None:
 
 def _dataclass_reader(kind: type) -> Reader:
     names = tuple(field.name for field in dataclasses.fields(kind))
+    fields = attrgetter(*names) if len(names) > 1 else None
 
     def read(value: Any) -> Items:
         try:
+            if fields is not None:
+                return zip(names, fields(value), strict=True)
             return [(name, getattr(value, name)) for name in names]
         except AttributeError:
             # A field that was never set has no value to keep; reading back tells that it is missing.

@@ -64,11 +64,14 @@ class Record(Form):
         if type(plain) is not dict:
             plain = self._opened(plain)
         if self._flat is not None and len(plain) == len(self._flat):
-            for name, kinds in self._flat:
-                if name not in plain or type(plain[name]) not in kinds:
-                    break
-            else:
-                return dict(plain)
+            try:
+                for name, kinds in self._flat:
+                    if type(plain[name]) not in kinds:
+                        break
+                else:
+                    return dict(plain)
+            except KeyError:
+                pass  # a field is missing, another one is there: below it is told which
         out: dict[str, Any] = {}
         seen = 0
         name = ""

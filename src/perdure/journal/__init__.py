@@ -11,9 +11,10 @@ only when everything appended before it is durable), law 5 (a snapshot is used o
 from perdure.journal.abridged import Keep, accounted, keys_of
 from perdure.journal.argument import resolve
 from perdure.journal.compaction import Cut, cut
+from perdure.journal.fences import Fences
 from perdure.journal.follow import follow
 from perdure.journal.heard import Heard
-from perdure.journal.live import Durability, Fences, Journal, Receipt
+from perdure.journal.live import Durability, Journal, Receipt
 from perdure.journal.outlast import outlast
 from perdure.journal.outline import outline
 from perdure.journal.past import (

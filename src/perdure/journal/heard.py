@@ -13,7 +13,8 @@ from threading import Lock
 from typing import Any, Protocol
 
 from perdure.clock import Clock
-from perdure.journal.live import Durability, Fences, Journal
+from perdure.journal.fences import Fences
+from perdure.journal.live import Durability, Journal
 from perdure.journal.past import Past
 from perdure.journal.snapshots import SnapshotPolicy
 from perdure.journal.wall import behind_wall

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure import codec
 from perdure.clock import Clock
 from perdure.codec.secret import KNOWN
-from perdure.errors import DiskFull, Expired, InboxMoved, StoreError
+from perdure.errors import InboxMoved, StoreError
+from perdure.journal.fences import Fences, leaves_whole
 from perdure.journal.kinds import ENDS_ACT, VITAL, is_progress
 from perdure.journal.outlast import outlast
 from perdure.journal.outline import BLOB_BYTES, legible, outline
@@ -49,13 +50,6 @@ UNACKED_EVENTS, UNACKED_BYTES = 1024, 8 << 20
 """An appender waits for the disk when so many events, or bytes of them, are neither durable nor refused."""
 
 
-class Fences(Struct, frozen=True):
-    """What must still hold when a fenced append is written: see `perdure.store.protocol.Batch`."""
-
-    inbox_seen: int | None = None
-    not_after: int | None = None
-
-
 _Intended: TypeAlias = tuple[tuple[e.AnyBody, ...], Fences, asyncio.Future[None]]
 """What one branch intends, what must hold for it, and who waits for it."""
 
@@ -67,8 +61,9 @@ class Journal:
     """One run's events while this process holds its lease.
 
     `append` gives events their numbers and folds them at once; they reach the store in the background.
-    Appends of one
-    run are serialised with fenced appends and transactional calls, which must see the last event durable.
+    Appends of one run are serialised with fenced appends and transactional calls, which must see the last
+    event durable.
+    `inbox` is the position of the last message that the store has told of with a write, `heard` when it did.
     `refused` holds the receipts of acts that the store would not take, because the lease had gone. Verdicts,
     ends and the receipts of acts, with everything before them, may use the room that a store keeps for a full
     disk.
@@ -86,6 +81,8 @@ class Journal:
         self.failure: BaseException | None = None
         self.closed = False
         self.commits = 0
+        self.inbox = 0
+        self.heard = -math.inf
         self._digest = past.digest
         self._policy = policy
         self._snapshot_seq = past.snapshot_seq
@@ -200,30 +197,26 @@ class Journal:
         if self._early or self._early_taken:
             bodies, taken = (*self._early, *bodies), (*self._early_taken, *taken)
             self._early, self._early_taken = [], []
-        receipts = self._receipts(bodies)
         if self.failure is not None:
-            self.refused.extend(receipts)
+            self.refused.extend(filter(None, map(self._receipt, bodies)))
             raise self.failure
         for body in bodies:
+            receipt = self._receipt(body) if type(body) is e.CallSettled else None
             self._pending.append(self._encode(body))
-            if type(body) in VITAL:
+            if receipt is not None:
+                self._pending_receipts.append(receipt)
+            if receipt is not None or type(body) in VITAL:
                 self._vital = True
-        if receipts:
-            self._pending_receipts.extend(receipts)
-            self._vital = True
         if taken:
             self._pending_taken.extend(taken)
             self._taken = max(self._taken, *taken)
 
-    def _receipts(self, bodies: Sequence[e.AnyBody]) -> list[Receipt]:
-        """Which of these facts are outcomes of acts, and of which."""
-        receipts: list[Receipt] = []
-        for body in bodies:
-            if type(body) is e.CallSettled and body.head is None:
-                call = self.record.calls[body.path]
-                if call.effect != "read":
-                    receipts.append((body, call))
-        return receipts
+    def _receipt(self, body: e.AnyBody) -> Receipt | None:
+        """The fact and the act whose outcome it is, if it is one."""
+        if type(body) is not e.CallSettled or body.head is not None:
+            return None
+        call = self.record.calls[body.path]
+        return None if call.effect == "read" else (body, call)
 
     def _encode(self, body: e.AnyBody, *, whole: bool = False) -> Stored:
         """Number, fold, frame and chain one fact. `whole`: large values stay in the frame."""
@@ -336,9 +329,14 @@ class Journal:
         self._unacked -= count
         self._unacked_bytes -= size
         error = StoreError("the store gave up on a write") if done.cancelled() else done.exception()
-        if error is not None:
+        if error is None:
+            self._hear(done.result())
+        else:
             self._fail(error)
             self.refused.extend(receipts)
+
+    def _hear(self, told: Appended) -> None:
+        self.inbox, self.heard = max(self.inbox, told.inbox), self.clock.monotonic()
 
     def _fail(self, error: BaseException) -> None:
         """Nothing more can be written; the first reason is the one that counts."""
@@ -438,7 +436,7 @@ class Journal:
             error, cancelled = await self._try(batch)
         except Exception as failure:  # noqa: BLE001  (every branch must be told)
             error = failure
-        if error is not None and (self.failure is None or _leaves_whole(error)):
+        if error is not None and (self.failure is None or leaves_whole(error)):
             self.record, self._digest, self._tail_bytes = saved
             self._pending_blobs = []
             intended = [body for bodies, _, _ in group for body in bodies]
@@ -472,9 +470,10 @@ class Journal:
         batch = self._marked(batch)
         cancelled = await self._outlasted(future := self.store.append(batch))
         if (error := future.exception()) is None:
+            self._hear(future.result())
             self._mark(batch)
             self._sent += len(batch.events)
-        elif not _leaves_whole(error):
+        elif not leaves_whole(error):
             self._fail(error)
         return error, cancelled
 
@@ -522,7 +521,7 @@ class Journal:
             if (error := future.exception()) is not None:
                 self.record, self._digest, self._tail_bytes = saved
                 self._pending_bytes = 0
-                if isinstance(error, StoreError) and not _leaves_whole(error):
+                if isinstance(error, StoreError) and not leaves_whole(error):
                     self._fail(error)
                 else:
                     self._add_early()
@@ -597,8 +596,3 @@ class Journal:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _leaves_whole(error: BaseException) -> bool:
-    """The write was refused alone: a fence no longer held, or there was no room for an intent."""
-    return isinstance(error, InboxMoved | Expired | DiskFull)

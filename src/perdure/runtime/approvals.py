@@ -351,12 +351,10 @@ def _notices(record: RunRecord, path: str) -> Iterator[CallRecord]:
 
 def recall(execution: Execution, path: str) -> None:
     """What a replay must know of the calls made beside the one at this path: the code asks for none."""
-    record = execution.record
-    if record.asked:
-        for call in _notices(record, path):
-            execution.replay.asked(call.path)
-            if call.settled:
-                execution.replay.passed(call.seq)
+    for call in _notices(execution.record, path):
+        execution.replay.asked(call.path)
+        if call.settled:
+            execution.replay.passed(call.seq)
 
 
 async def _forget_notices(wanted: Wanted) -> None:

@@ -240,7 +240,9 @@ class _Span(NamedTuple):
 
 
 class Block:
-    """Neighbouring elements of a list, and what is mutable below them."""
+    """Neighbouring elements of a list, and what is mutable below them: `spans`, and elements that have to be
+    `compared`. If there is neither, their identity says all.
+    """
 
     __slots__ = (
         "_columns",
@@ -249,15 +251,15 @@ class Block:
         "_exact",
         "_held",
         "_kinds",
-        "_spans",
         "_twin_dicts",
         "_twin_keys",
         "_twins",
         "compared",
+        "spans",
     )
 
     def __init__(self) -> None:
-        self._spans: list[_Span] = []
+        self.spans: list[_Span] = []
         self._containers: list[Any] = []
         self._held: list[Any] = []
         self._kinds: list[type] = []
@@ -294,7 +296,7 @@ class Block:
             return False
         first, first_held = len(self._containers), len(self._held)
         ends = list(accumulate(lengths, initial=first_held))
-        self._spans += [
+        self.spans += [
             _Span(start + at, slice(first + at, first + at + 1), slice(ends[at], ends[at + 1]), [])
             for at in range(len(values))
         ]
@@ -342,12 +344,7 @@ class Block:
             self._hold(containers, held, list(map(type, held)))
         rows = [self._add_record(record) for record in records]
         span = slice(first, len(self._containers)), slice(first_held, len(self._held))
-        self._spans.append(_Span(at, *span, rows))
-
-    @property
-    def mutable(self) -> bool:
-        """Is there anything to watch but the elements' identity?"""
-        return bool(self._spans or self.compared)
+        self.spans.append(_Span(at, *span, rows))
 
     def _add_record(self, record: Any) -> tuple[_Column, int]:
         cls: Any = type(record)
@@ -362,8 +359,8 @@ class Block:
     def cut(self, start: int) -> None:
         """Watch no element from index `start` on."""
         self.compared = [at for at in self.compared if at < start]
-        count = next((place for place, span in enumerate(self._spans) if span.at >= start), len(self._spans))
-        gone = self._spans[count:]
+        count = next((place for place, span in enumerate(self.spans) if span.at >= start), len(self.spans))
+        gone = self.spans[count:]
         if not gone:
             return
         for span in reversed(gone):
@@ -373,14 +370,14 @@ class Block:
         self._twins = [place for place in self._twins if place < first]
         self._twin_dicts = [self._containers[place] for place in self._twins]
         self._twin_keys = [key for place in self._twins for key in self._copies[place]]
-        del self._spans[count:], self._containers[first:], self._copies[first:]
+        del self.spans[count:], self._containers[first:], self._copies[first:]
         del self._held[gone[0].held.start :], self._kinds[gone[0].held.start :]
 
     def suspects(self) -> list[int]:
         """Indices of the elements that may have changed inside, in order."""
-        if not self._spans or self._intact():
+        if not self.spans or self._intact():
             return self.compared
-        changed = self._changed(self._spans)
+        changed = self._changed(self.spans)
         return sorted(changed + self.compared) if self.compared else changed
 
     def _changed(self, spans: list[_Span]) -> list[int]:
@@ -460,11 +457,11 @@ def _is_flat(value: Any, kind: Kind, stored: Any) -> bool:
     """Does a record hold immutable values alone, all of them as they were stored?"""
     if type(stored) is not dict:
         return False
-    for name in kind.names:
-        item = getattr(value, name, _MISSING)
-        if type(item) not in _IMMUTABLE or type(item) is not type(stored.get(name, _MISSING)):
-            return False
-    return True
+    try:
+        kinds = [type(field(value)) for field in kind.fields]
+        return _IMMUTABLE.issuperset(kinds) and kinds == [type(stored[name]) for name in kind.names]
+    except (AttributeError, KeyError):  # a field is not set, or was not stored
+        return False
 
 
 def _may_swap(value: dict[str, Any]) -> bool:

@@ -49,8 +49,9 @@ async def run_body(drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
 
 
 async def _run(drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
+    injects = tool.parameters.injected
     try:
-        injected = await tool.inject(call, drive.host.providers) if tool.parameters.injected else {}
+        injected = await tool.inject(call, drive.host.providers) if injects else {}
     except ProviderFailed as error:
         return BodyEnd(error=error, called=False)
     thunk = tool.thunk(call.args, injected)
@@ -70,7 +71,7 @@ async def _run(drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
         publisher.reset(chunks)
         if drive.publish is not None and drive.publish.speaking:
             drive.publish.ended(call)
-        if tool.opens_per_call:
+        if injects and tool.opens_per_call:
             await drive.host.providers.call_ended(call)
 
 

@@ -53,7 +53,7 @@ from perdure.runtime.body import BodyEnd, run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.difference import Sides, shown
 from perdure.runtime.drive import Drive
-from perdure.runtime.execution import Branch, Execution, Interrupted
+from perdure.runtime.execution import NOTHING, Branch, Execution, Interrupted
 from perdure.runtime.giving_up import give_up, told
 from perdure.runtime.head import check_size, head_of
 from perdure.runtime.holds import out_of_reach
@@ -61,7 +61,7 @@ from perdure.runtime.identity import identity
 from perdure.runtime.messages import late_events
 from perdure.runtime.mismatch import of_call
 from perdure.runtime.resolved import unknown_hold
-from perdure.runtime.wanted import NOTHING, Wanted
+from perdure.runtime.wanted import Wanted
 from perdure.state import events as e
 from perdure.state.record import CallRecord
 from perdure.store.protocol import Tx
@@ -81,19 +81,17 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
     path = branch.next_path()
     if not listed:
         raise ToolNotListed(f"agent {drive.agent.name} does not list {tool.name}", where=tool.source)
-    head = head_of(execution, tool, args, _name_then(execution, path, tool))
+    record = execution.journal.record
+    call = record.calls.get(path)
+    head = head_of(execution, tool, args, None if call is None else _name_then(execution, call, tool))
     wanted = Wanted(execution, branch, path, tool, args, head)
-    call = wanted.call
-    if call is not None:
-        execution.replay.asked(path)
-        if call.name != head.name or approvals.asked_digest(execution.record, call) != head.digest:
-            differs = of_call(drive, call, head, args, execution.kept.get(call.digest, {}))
-            execution.diverge(branch, call.intent or call.seq, differs, _drift(call, head))
-    elif (wait := execution.record.waits.get(path)) is not None:
-        execution.diverge(branch, wait.seq, Sides(path, questions.words(wait), tool.name))
+    if call is not None or record.waits:
+        _recognised(wanted, call)
     execution.awaiting.discard(path)
-    approvals.recall(execution, path)
-    premises.recall(wanted)
+    if record.asked:
+        approvals.recall(execution, path)
+    if tool.options.premises:
+        premises.recall(wanted)
     execution.replay.enter()
     try:
         if call is not None and call.settled:
@@ -101,7 +99,7 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
             return _replayed(wanted, call)
         if not execution.is_live:
             await execution.go_live(branch, path, tool.name, wanted)
-        if execution.record.ledger is None:
+        if record.ledger is None:
             return await _until_settled(wanted)
         with drive.purse.active(path):
             return await _until_settled(wanted)
@@ -120,10 +118,23 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
             execution.replay.leave()
 
 
-def _name_then(execution: Execution, path: str, tool: Tool[..., Any]) -> str | None:
+def _recognised(wanted: Wanted, call: CallRecord | None) -> None:
+    """Unwind the branch unless what is recorded at this path is this very call, or nothing is."""
+    execution, branch, path, head = wanted.execution, wanted.branch, wanted.path, wanted.head
+    record = execution.record
+    if call is not None:
+        execution.replay.asked(path)
+        if call.name != head.name or approvals.asked_digest(record, call) != head.digest:
+            kept = execution.kept.get(call.digest, {})
+            differs = of_call(wanted.drive, call, head, wanted.args, kept)
+            execution.diverge(branch, call.intent or call.seq, differs, _drift(call, head))
+    elif (wait := record.waits.get(path)) is not None:
+        execution.diverge(branch, wait.seq, Sides(path, questions.words(wait), wanted.tool.name))
+
+
+def _name_then(execution: Execution, call: CallRecord, tool: Tool[..., Any]) -> str | None:
     """The old name of a tool that was renamed, where a call of it is recorded so."""
-    call = execution.record.calls.get(path)
-    if call is None or call.name == tool.name:
+    if call.name == tool.name:
         return None
     return call.name if execution.drive.agent.on_change.renamed.get(call.name) == tool.name else None
 
@@ -147,26 +158,28 @@ async def _give(wanted: Wanted, call: CallRecord) -> None:
 
 async def _until_settled(wanted: Wanted) -> Any:
     execution, branch, drive, tool = wanted.execution, wanted.branch, wanted.drive, wanted.tool
+    journal, path = drive.journal, wanted.path
     while True:
         if branch.unwinding is not None:
             raise branch.unwinding
-        call = wanted.call
-        if call is not None and call.standing == "not_done" and wanted.fruitless:
-            await _once_more(wanted, call)
-        elif call is None and await standins.stand_in(wanted):
-            continue
-        elif call is None or call.standing == "not_done" or _sent_read(call):
-            await attempt(wanted)
-        elif call.standing == "retrying":
-            await drive.host.clock.sleep(_backoff(tool, call.attempt))
-            await attempt(wanted)
+        call = journal.record.calls.get(path)
+        if call is None:
+            if journal.record.fork is None or not await standins.stand_in(wanted):
+                await attempt(wanted)
         elif call.settled:
             reached("receipt.served")
             await _give(wanted, call)
             return serve(tool, call) if wanted.result is NOTHING else wanted.result
+        elif call.standing == "not_done" and wanted.fruitless:
+            await _once_more(wanted, call)
+        elif call.standing == "not_done" or _sent_read(call):
+            await attempt(wanted)
+        elif call.standing == "retrying":
+            await drive.host.clock.sleep(_backoff(tool, call.attempt))
+            await attempt(wanted)
         elif (held := await reconcile.settle(drive, call, tool)) is not None:
             execution.hold(branch, held)
-        elif (now := execution.record.calls[wanted.path]).standing in ("open", "unknown"):
+        elif (now := journal.record.calls[path]).standing in ("open", "unknown"):
             await _resend(wanted, now)
 
 
@@ -305,7 +318,7 @@ async def attempt(wanted: Wanted) -> None:
 
 
 async def _admitted(wanted: Wanted) -> None:
-    if wanted.drive.record.ledger is None:
+    if wanted.drive.journal.record.ledger is None:
         await _made(wanted)
         return
     try:
@@ -337,7 +350,8 @@ async def _make(wanted: Wanted) -> None:
     if effect == "transactional":
         await _transact(wanted, call)
         return
-    permitted = any(isinstance(fact, e.ApprovalUsed) for fact in wanted.grounds.facts)
+    facts = wanted.grounds.facts
+    permitted = bool(facts) and any(isinstance(fact, e.ApprovalUsed) for fact in facts)
     if effect != "read" or permitted:  # what is permitted once is written first
         await drive.lease_outlasts(seconds)
         if not await _intend(wanted, call):
@@ -410,7 +424,8 @@ async def _act(wanted: Wanted, call: Call, queued: int) -> None:
     """Run the body and record what it came to. `queued`: the event of an intent that was not waited for."""
     drive, branch = wanted.drive, wanted.branch
     acting = wanted.head.effect != "read"
-    wanted.as_of = drive.host.store.now()
+    if wanted.tool.kind == "fact":
+        wanted.as_of = drive.host.store.now()
     try:
         end = await run_body(drive, call, wanted.tool)
     except asyncio.CancelledError:

@@ -36,7 +36,7 @@ from perdure.state.record import CallRecord, RunRecord
 from perdure.store.protocol import Inbound, Store
 
 GLANCE_SECONDS = 1.0
-"""A live run that intends nothing looks for messages this often."""
+"""A live run that writes nothing looks for messages this often."""
 
 
 class Host(Struct, eq=False):
@@ -100,18 +100,25 @@ class Drive(Struct, eq=False):
 
     @property
     def has_not_looked(self) -> bool:
-        """Whether the last look into the inbox was some time ago: steps of reads alone never need to look."""
-        return self.host.clock.monotonic() - self._looked >= GLANCE_SECONDS and not self.stopping
+        """Whether a message has come, or may have: each write tells, and for a run that writes nothing the
+        last look into the inbox was some time ago.
+        """
+        journal = self.journal
+        if journal.inbox <= self.inbox_seen:
+            since = self.host.clock.monotonic() - max(self._looked, journal.heard)
+            return since >= GLANCE_SECONDS and not self.stopping
+        return not self.stopping
 
     async def glance(self) -> None:
-        """Look into the inbox if the last look was some time ago."""
+        """Look into the inbox if something may be there."""
         if self.has_not_looked:
             await self.read_inbox()
 
     async def read_inbox(self) -> None:
         """Fetch and apply what has come since the last look."""
-        self._looked = self.host.clock.monotonic()
+        self._looked, told = self.host.clock.monotonic(), self.journal.inbox
         await self.apply_inbox(await self.host.store.inbox(self.run_id, self.inbox_seen))
+        self.inbox_seen = max(self.inbox_seen, told)  # all of these were read now, or taken before
 
     async def apply_inbox(self, messages: Sequence[Inbound]) -> None:
         """Turn each message into events, once, though several branches may have fetched it."""

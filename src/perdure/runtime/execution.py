@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from msgspec import Struct
 
 from perdure.errors import ForeignTask, Signal, StoreError, Suspend
+from perdure.journal import Journal
 from perdure.runtime.caller import line_of_step
 from perdure.runtime.difference import Sides
 from perdure.runtime.drive import Drive
@@ -24,6 +24,9 @@ from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
 from perdure.state.record import RunRecord
+
+NOTHING: Any = object()
+"""Not there yet: None is something."""
 
 
 class Interrupted(Suspend):
@@ -53,7 +56,7 @@ class Branch(Struct, eq=False):
 
     def next_path(self) -> str:
         """The same, and go on to the one after it."""
-        path = self.upcoming
+        path = f"{self.prefix}{self.index}"
         self.index += 1
         return path
 
@@ -95,8 +98,7 @@ class Live(Struct, frozen=True):
     wanted: Any = None
 
 
-@dataclass
-class Execution:
+class Execution(Struct, eq=False):
     """The state of one execution.
 
     `called`: the calls that the step has made, by their tools' names, awaited or not.
@@ -117,9 +119,9 @@ class Execution:
     undoing: bool = False
     committed: bool = False
     ending: Ending | None = None
-    called: list[tuple[str, Coroutine[Any, Any, Any]]] = field(default_factory=list)
-    holds: list[e.RunHeld] = field(default_factory=list)
-    wake_at: list[int] = field(default_factory=list)
+    called: list[tuple[str, Coroutine[Any, Any, Any]]] = []
+    holds: list[e.RunHeld] = []
+    wake_at: list[int] = []
     blocked_at: int | None = None
     mismatch: int | None = None
     mismatch_detail: str = ""
@@ -128,26 +130,33 @@ class Execution:
     place: str = ""
     broken: StoreError | None = None
     over: bool = False
-    spawning: set[str] = field(default_factory=set)  # where children got a part of the budget just now
+    spawning: set[str] = set()  # where children got a part of the budget just now
     task: asyncio.Task[Any] | None = None
-    kept: dict[bytes, dict[str, bytes]] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
+    kept: dict[bytes, dict[str, bytes]] = {}
+    told: set[str] = set()
     lives: list[Live] | None = None
+    awaiting: set[str] = set()
+    prefix: str = ""
+    room: asyncio.Semaphore | None = None
+    replay: Replay = NOTHING
+    journal: Journal = NOTHING
 
     def __post_init__(self) -> None:
-        self._journal = self.drive.journal
-        record = self._journal.record
+        self.journal = self.drive.journal
+        record = self.journal.record
         self.replay = Replay(record)
-        self.awaiting = {asked.path for asked in record.approvals.values() if asked.open}
+        if record.approvals:
+            self.awaiting = {asked.path for asked in record.approvals.values() if asked.open}
         restart = f"r{record.restart}" if record.restart else ""
         self.prefix = f"{record.step + 1}{restart}:"
         most = self.drive.agent.max_concurrency
-        self.room = None if most is None else asyncio.Semaphore(most)
+        if most is not None:
+            self.room = asyncio.Semaphore(most)
 
     @property
     def record(self) -> RunRecord:
         """The run as folded so far."""
-        return self._journal.record
+        return self.journal.record
 
     def forbid(self, branch: Branch) -> None:
         """What a message may forbid: unwinds the branch if the run is cancelled or held.
@@ -155,7 +164,7 @@ class Execution:
         Where fences are taken this is asked again, with no await between: another branch may have read the
         message meanwhile, and then the fence would let the act pass.
         """
-        record = self.record
+        record = self.journal.record
         if record.cancel is not None and not self.undoing:
             branch.unwind("cancelled")
         if record.held is not None:
@@ -174,7 +183,7 @@ class Execution:
     @property
     def values(self) -> Mapping[int, bytes]:
         """What the open step has recorded, by event."""
-        return recorded_values(self.record)
+        return recorded_values(self.journal.record)
 
     def diverge(self, branch: Branch, seq: int, sides: Sides, reason: str = "diverged") -> NoReturn:
         """The code asks for something else than event `seq` recorded (0: than anything recorded)."""

@@ -31,9 +31,12 @@ async def guard(wanted: Wanted) -> None:
     wanted.grounds = Grounds()
     if wanted.undoing:  # whoever cancels has asked for it
         return
-    approvals.apply_edit(wanted)
-    _resolvable(wanted)
-    await _authorize(wanted)
+    if execution.journal.record.approvals:
+        approvals.apply_edit(wanted)
+    if KNOWN.any_named:
+        _resolvable(wanted)
+    if execution.drive.agent.authorize_fn is not None:
+        await _authorize(wanted)
     until: int | None = None
     if options.premises:
         until = await premises.rest(wanted)
@@ -63,8 +66,6 @@ def _resolvable(wanted: Wanted) -> None:
     """Hold the run while a Secret among the arguments has no value here: before the intent, so that no act is
     left unknown for want of a variable.
     """
-    if not KNOWN.any_named:
-        return
     try:
         for value in wanted.args.values():
             for secret in secrets_in(value):
@@ -79,8 +80,6 @@ def _resolvable(wanted: Wanted) -> None:
 async def _authorize(wanted: Wanted) -> None:
     """Ask the agent's function about the call as it would run now; hold the run unless it says yes."""
     execution, drive = wanted.execution, wanted.drive
-    if drive.agent.authorize_fn is None:
-        return
     why = await rights.refusal(drive, identity(wanted, 0.0))
     execution.forbid(wanted.branch)  # a message may have come while it was asked
     if why and not wanted.settled:

@@ -55,8 +55,6 @@ class _Found(Struct, frozen=True):
 
 def recall(wanted: Wanted) -> None:
     """Remember what the agent knows of the facts when it asks for a call that rests on them."""
-    if not wanted.tool.options.premises:
-        return
     wanted.known = {}
     for premise in wanted.tool.options.premises:
         fact, args = bound(wanted, premise)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure import codec
-from perdure.agent import Agent
+from perdure.agent import Agent, call_scope
 from perdure.errors import MigrationGap, NewerFormat, NotRepeatable, PerdureError, Signal, StateNewer
 from perdure.journal import Journal, Past, SnapshotPolicy
 from perdure.recovery.verdicts import Ask, LeaveUnknown, Person, after_unknown
@@ -64,6 +64,7 @@ class Played(Struct, frozen=True):
 
 async def play(execution: Execution, step: Any) -> Played:
     """Execute a step that has nothing to do live, to its end."""
+    outer = call_scope.set(None)  # also where a tool's body asks for it, it is no part of that call
     try:
         await execute(execution, step)
         execution.asked_for_all()
@@ -72,6 +73,8 @@ async def play(execution: Execution, step: Any) -> Played:
         return Played(stopped=signal)
     except Exception as error:  # noqa: BLE001  (whatever left the step is the finding)
         return Played(error=error)
+    finally:
+        call_scope.reset(outer)
 
 
 class Unwritten(Journal):

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from perdure import codec
-from perdure.agent import Agent, Hybrid
+from perdure.agent import Agent, Hybrid, call_scope, providers_scope
 from perdure.codec.redaction import redacted, refuse_leak
 from perdure.codec.secret import KNOWN, resolver_scope
 from perdure.errors import (
@@ -156,6 +156,8 @@ class Runner:
     async def run(self) -> None:
         """Load, resume, and execute steps until the run cannot go on now."""
         reached("run.claimed")
+        providers_scope.set(self.host.providers)
+        call_scope.set(None)  # a run that a tool's body starts is a run of its own
         if self.host.secrets is not None:
             resolver_scope.set(self.host.secrets)  # for this task, and for every one that it makes
         enter(await vault_of(self.host.store, self.claimed.row.run_id, make=True))
@@ -360,7 +362,7 @@ class Runner:
         """Bring unknown calls to a verdict; end the drive if the run is held or cancelled."""
         if ride.has_not_looked:
             await ride.glance()
-        record = ride.record
+        record = ride.journal.record
         if not record.calls and record.held is None and record.cancel is None:
             return
         if record.held is not None and record.held.reason == RESTORED_ENDING:
@@ -404,7 +406,7 @@ class Runner:
                 await self._hold(ride, held)
 
     async def _step(self, ride: Drive, step: Any) -> None:
-        if (over := budgets.step_over(ride)) is not None:
+        if ride.journal.record.ledger is not None and (over := budgets.step_over(ride)) is not None:
             await self._hold(ride, over)
             return
         execution = Execution(ride, ride.live)
@@ -431,7 +433,7 @@ class Runner:
 
     async def _commit(self, ride: Drive, execution: Execution, step: Any) -> None:
         reached("step.commit")
-        number = ride.record.step + 1
+        record = ride.journal.record
         try:
             patch = ride.live.patch(execution.values)
             _check_sizes(patch, self.host.store.value_bytes)
@@ -440,7 +442,7 @@ class Runner:
         except (NotStorable, ShapeMismatch, SecretLeaked) as error:
             await self._failed(ride, error)
             return
-        if not patch and execution.ending is None and not ride.record.calls and not ride.record.waits:
+        if not patch and execution.ending is None and not record.calls and not record.waits:
             await self._hold(ride, no_progress(ride.run_id))
             return
         if self.check and (problem := await self._checked(ride, execution, step, patch)) is not None:
@@ -450,13 +452,13 @@ class Runner:
             detail = f"[{NotRepeatable.code}] {problem}"
             await self._hold(ride, e.RunHeld("not-repeatable", detail, (again, change, cancel)))
             return
-        committed = e.StepCommitted(number, patch)
+        committed = e.StepCommitted(record.step + 1, patch)
         if execution.ending is not None:
             await self._finish(ride, execution.ending.status, execution.ending.value, committed)
             return
         await ride.journal.append(committed)
         reached("step.queued")
-        ride.live.commit(ride.record.state, patch)
+        ride.live.commit(ride.journal.record.state, patch)
         if await ride.journal.commit_step():
             reached("snapshot.queued")
         reached("step.committed")
@@ -580,14 +582,14 @@ def _check_sizes(patch: tuple[e.Op, ...], most: int) -> None:
     """Refuse a change that the store would not take. Raises NotStorable."""
     for op in patch:
         values = op.values if isinstance(op, e.Splice) else (op.value,) if isinstance(op, e.Set) else ()
-        size = max((len(value) for value in values if isinstance(value, bytes)), default=0)
-        if size > most:
-            raise NotStorable(
-                f"a change at {_place(op)} has {size} bytes; the store takes at most {most}",
-                remedy="keep the large thing elsewhere (a file, an object store), its address in the state",
-                path=_place(op),
-                type_name="",
-            )
+        for value in values:
+            if type(value) is bytes and len(value) > most:
+                raise NotStorable(
+                    f"a change at {_place(op)} has {len(value)} bytes; the store takes at most {most}",
+                    remedy="keep the large thing elsewhere (a file, an object store) and its address here",
+                    path=_place(op),
+                    type_name="",
+                )
 
 
 def _check_leaks(patch: tuple[e.Op, ...]) -> None:

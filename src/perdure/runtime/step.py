@@ -11,11 +11,12 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any
+
+from msgspec import Struct
 
 from perdure import codec
 from perdure.agent import (
@@ -28,7 +29,6 @@ from perdure.agent import (
     ToolCall,
     call_scope,
     current_steps,
-    providers_scope,
     read_tool_calls,
     step_scope,
     tool_message,
@@ -49,7 +49,6 @@ from perdure.errors import (
 from perdure.runtime import calls, children, markers, waits
 from perdure.runtime.branches import Work, branch_out
 from perdure.runtime.difference import Sides
-from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Ending, Execution, Interrupted, branch_scope, here
 from perdure.runtime.lineage import OnCancel
 from perdure.runtime.recovered import recovery_of
@@ -58,28 +57,28 @@ from perdure.state import events as e
 log = logging.getLogger("perdure.run")
 
 
-class StepScope:
+class StepScope(Struct, eq=False):
     """The run in context: a declared function called in a step becomes a durable call."""
 
-    def __init__(self, execution: Execution) -> None:
-        self._execution = execution
+    execution: Execution
 
     @property
     def replaying(self) -> bool:
         """Whether the step hears again what it heard before, or is executed only to be compared."""
-        return self._execution.replay.retold or self._execution.checking
+        return self.execution.replay.retold or self.execution.checking
 
     def invoke(self, tool: Tool[..., Any], args: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """The call, to be awaited; the step that forgets to is told so (`_all_awaited`)."""
         call = self._made(tool, args)
-        self._execution.called.append((tool.name, call))
+        self.execution.called.append((tool.name, call))
         return call
 
     async def _made(self, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
         """Make the call at the place where the running branch is."""
-        if self._execution.over:
+        execution = self.execution
+        if execution.over:
             raise CallOutsideStep(f"{tool.name} was called after its step had ended", where=tool.source)
-        return await calls.perform(self._execution, here(self._execution), tool, args)
+        return await calls.perform(execution, here(execution), tool, args)
 
 
 class LiveRun(Run[Any, Any, Any]):
@@ -395,15 +394,9 @@ async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) ->
 
     Raises what it raises; Suspend when a branch is blocked, even if swallowed.
     """
-    drive: Drive = execution.drive
     execution.task = asyncio.current_task()
     branch = Branch(execution.prefix, execution.task)
-    tokens: list[tuple[ContextVar[Any], Any]] = [
-        (branch_scope, branch_scope.set(branch)),
-        (step_scope, step_scope.set(StepScope(execution))),
-        (providers_scope, providers_scope.set(drive.host.providers)),
-        (call_scope, call_scope.set(None)),  # a run that a tool's body starts is a run of its own
-    ]
+    outer_branch, outer_step = branch_scope.set(branch), step_scope.set(StepScope(execution))
     current_steps.enter()
     try:
         await fn(LiveRun(execution))
@@ -419,8 +412,8 @@ async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) ->
     finally:
         execution.over = True
         current_steps.leave()
-        for variable, token in tokens:
-            variable.reset(token)
+        branch_scope.reset(outer_branch)
+        step_scope.reset(outer_step)
 
 
 def _all_awaited(execution: Execution) -> None:

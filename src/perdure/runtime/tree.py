@@ -73,19 +73,26 @@ def argument_digest(value: object, *, where: str = "$") -> bytes:
 # ------------------------------------------------------------------------------------------------ the state
 
 
+_Watched: TypeAlias = tuple[Path, Watch, Scan, list[Any]]
+"""A watched list: where, what of it is known, how it is found now, and the live list that comes."""
+
+
 class _Next(Struct, eq=False):
     """What a patch has prepared for its commit."""
 
     ops: tuple[Op, ...]
     live: Any
-    lists: list[tuple[Path, Watch, Scan, list[Any]]]
+    lists: list[_Watched]
     found: list[Path]
 
 
 class LiveState(Generic[S]):
     """The state that a step works on. `shape`: its declared type; `plain`: its committed form, never changed
-    here. Raises ShapeMismatch if the one does not fit the other.
+    here. Raises ShapeMismatch if the one does not fit the other. `live` is the state as the step sees and
+    changes it; a step may assign another one.
     """
+
+    live: S
 
     def __init__(self, shape: Shape[S], plain: Any) -> None:
         self._shape = shape
@@ -101,7 +108,7 @@ class LiveState(Generic[S]):
         live: S = self._shape.restore(plain, where=ROOT)
         found = lists_in(live, self._places)
         self._watch(live, [path for path, items in found if len(items) >= WATCH_FROM])
-        self._live = live
+        self.live = live
 
     def _watch(self, live: Any, paths: Iterable[Path]) -> None:
         for path in paths:
@@ -109,15 +116,6 @@ class LiveState(Generic[S]):
             if type(found) is list and type(stored) is list and len(found) == len(stored):
                 self._watches[path] = Watch(found.copy(), stored, len(path))
                 self._lists[path] = found
-
-    @property
-    def live(self) -> S:
-        """The state as the step sees and changes it; a step may assign another one."""
-        return self._live
-
-    @live.setter
-    def live(self, value: S) -> None:
-        self._live = value
 
     def patch(self, values: Mapping[int, bytes]) -> tuple[Op, ...]:
         """What turns the committed state into the live one.
@@ -128,9 +126,9 @@ class LiveState(Generic[S]):
         """
         look = _Look(self._watches)
         try:
-            now = look.lower(self._live, self._places, ())
+            now = look.lower(self.live, self._places, ())
         except NotStorable:
-            plain_of(self._live, where=ROOT)  # raises the same with the whole path
+            plain_of(self.live, where=ROOT)  # raises the same with the whole path
             raise
         ops = Scribe(values).ops(compare(self._plain, now, ()))
         following = self._prepared(ops, now, look)
@@ -161,26 +159,28 @@ class LiveState(Generic[S]):
     def commit(self, plain: Any, ops: tuple[Op, ...]) -> None:
         """The patch was folded into `plain`, the new committed state; live becomes what that restores to."""
         following, self._next = self._next, None
-        if (
-            following is None
-            or (following.ops is not ops and following.ops != ops)
-            or not _fits(following, plain)
-        ):
+        if following is None or (following.ops is not ops and following.ops != ops):
             self._load(plain)
             return
-        self._settle(following, plain)
+        stored = [_at(plain, path) for path, *_ in following.lists]
+        if all(map(_fits, following.lists, stored)):
+            self._settle(following, plain, stored)
+        else:
+            self._load(plain)
 
-    def _settle(self, following: _Next, plain: Any) -> None:
+    def _settle(self, following: _Next, plain: Any, stored: list[Any]) -> None:
+        """`stored`: the committed lists of `plain` that are watched."""
         self._plain = plain
         self._watches = {}
         self._lists = {}
-        for path, watch, scan, fresh in following.lists:
-            watch.settle(scan, fresh, _at(plain, path))
+        for (path, watch, scan, fresh), items in zip(following.lists, stored, strict=True):
+            watch.settle(scan, fresh, items)
             self._watches[path] = watch
             self._lists[path] = fresh
-        self._watch(following.live, following.found)
+        if following.found:
+            self._watch(following.live, following.found)
         # Last of all: a thread that still has hold of the state must not meet it half-made.
-        self._live = following.live
+        self.live = following.live
 
     def reset(self) -> None:
         """Forget what the step did: live is the committed state again."""
@@ -191,7 +191,7 @@ class LiveState(Generic[S]):
         if following is None:
             self._load(self._plain)
         else:
-            self._settle(following, self._plain)
+            self._settle(following, self._plain, [watch.plain for _, watch, *_ in following.lists])
 
     def argument(self, value: object, values: Mapping[int, bytes]) -> tuple[StateList, bytes] | None:
         """If `value` is a list of the live state: the reference to write, and its digest. Else `None`.
@@ -223,24 +223,19 @@ class LiveState(Generic[S]):
         for path, known in self._lists.items():
             if known is value:
                 return path
-        return _path_to(value, self._live, ())
+        return _path_to(value, self.live, ())
 
 
-def _fits(following: _Next, plain: Any) -> bool:
-    for path, _, scan, _ in following.lists:
-        stored = _at(plain, path)
-        if type(stored) is not list or len(stored) != scan.length:
-            return False
-    return True
+def _fits(watched: _Watched, stored: Any) -> bool:
+    return type(stored) is list and len(stored) == watched[2].length
 
 
-class _Look:
+class _Look(Struct, eq=False):
     """One look at a live state: its plain form, in which watched lists share what is unchanged."""
 
-    def __init__(self, watches: Mapping[Path, Watch]) -> None:
-        self._watches = watches
-        self.scans: dict[Path, Scan] = {}
-        self.found: list[Path] = []
+    watches: Mapping[Path, Watch]
+    scans: dict[Path, Scan] = {}
+    found: list[Path] = []
 
     def lower(self, value: Any, places: Places, path: Path) -> Any:
         """The plain form of what is at `path`. Raises NotStorable."""
@@ -248,7 +243,7 @@ class _Look:
         if kind in ATOMS:
             return value
         if kind is list and places.lists:
-            watch = self._watches.get(path)
+            watch = self.watches.get(path)
             if watch is not None:
                 scan = self.scans[path] = watch.scan(value)
                 return scan.plain

@@ -11,13 +11,10 @@ from msgspec import Struct
 
 from perdure.agent import Tool
 from perdure.runtime.drive import Drive
-from perdure.runtime.execution import Branch, Execution
+from perdure.runtime.execution import NOTHING, Branch, Execution
 from perdure.state import events as e
 from perdure.state.amount import Amount
 from perdure.state.record import CallRecord
-
-NOTHING: Any = object()
-"""No result yet: None is one."""
 
 
 class Grounds(Struct, frozen=True):
@@ -36,10 +33,10 @@ class Wanted(Struct, eq=False):
     `grounds`: what the guards found when they were last asked. `reserved`: what its intent reserves of a
     budget; None if it has no part in one. `premises`: the facts that it rests on, as they are now. `known`:
     by fact, what the agent knew of it when it asked for this call; None for nothing. `as_of`: when the
-    attempt began, by the store's clock. `args` and `head` are what runs: a person may have put other
-    arguments in the place of those that the code asks for, `first_args` and `first_head`; `edited_for` is the
-    approval, `misfit` why they do not fit. `fruitless`: how often an act has raised in this execution, and
-    what became of it had to be found out.
+    attempt of a fact began, by the store's clock. `args` and `head` are what runs: a person may have put
+    other arguments in the place of those that the code asks for, `first_args` and `first_head`; `edited_for`
+    is the approval, `misfit` why they do not fit. `fruitless`: how often an act has raised in this execution,
+    and what became of it had to be found out.
     """
 
     execution: Execution
@@ -60,14 +57,10 @@ class Wanted(Struct, eq=False):
     fruitless: int = 0
     first_args: dict[str, Any] = {}
     first_head: e.CallHead = NOTHING
+    drive: Drive = NOTHING
 
     def __post_init__(self) -> None:
-        self.first_args, self.first_head = self.args, self.head
-
-    @property
-    def drive(self) -> Drive:
-        """The run's drive."""
-        return self.execution.drive
+        self.first_args, self.first_head, self.drive = self.args, self.head, self.execution.drive
 
     @property
     def call(self) -> CallRecord | None:

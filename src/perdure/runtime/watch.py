@@ -72,7 +72,7 @@ class Watch:
         """Indices of committed elements that may have changed inside, in order."""
         out: list[int] = []
         for block in self._blocks:
-            if block.mutable:
+            if block.spans or block.compared:
                 out += block.suspects()
         return out
 

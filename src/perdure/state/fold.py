@@ -86,7 +86,7 @@ def _new_lease(record: RunRecord, ledger: Ledger, event: e.Event) -> RunRecord:
 
 def recorded_values(record: RunRecord) -> dict[int, bytes]:
     """The values that the open step has recorded, by event: what a patch or an argument may refer to."""
-    values = {call.seq: call.value for call in record.calls.values() if call.seq}
+    values = {call.seq: call.value for call in record.calls.values() if call.seq} if record.calls else {}
     if not record.waits:
         return values
     for wait in record.waits.values():

@@ -14,6 +14,8 @@ from math import copysign, isnan
 from operator import is_
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from perdure.errors import Damaged
 from perdure.state.events import Delete, Key, OddKey, Op, Ref, Set, Splice, Value
 
@@ -63,18 +65,15 @@ Change: TypeAlias = Put | Drop | Cut
 """One change, in terms of plain values. Each holds for what the changes before it made."""
 
 
-class Grown:
+class Grown(Struct, eq=False):
     """In place of a new list: all of `base`, an old list, and `tail`. Spares comparing and copying what is
     old.
 
     It may stand wherever dicts alone are around it.
     """
 
-    __slots__ = ("base", "tail")
-
-    def __init__(self, base: list[Any], tail: list[Any]) -> None:
-        self.base = base
-        self.tail = tail
+    base: list[Any]
+    tail: list[Any]
 
 
 def whole(value: Any) -> Any:
@@ -361,19 +360,16 @@ def apply(state: Any, patch: Sequence[Op], values: Mapping[int, bytes], read: Re
     return Work(read).apply(state, patch, values)
 
 
-class Work:
+class Work(Struct, eq=False):
     """Patches being applied: knows which containers are its own copies, so that each is copied once.
 
     What it has copied it changes in place from then on, so several patches may follow one another in one
     `Work` only if nobody else is shown the states between them.
     """
 
-    __slots__ = ("own", "read", "values")
-
-    def __init__(self, read: Read) -> None:
-        self.values: Mapping[int, bytes] = {}
-        self.read = read
-        self.own: dict[int, Any] = {}
+    read: Read
+    values: Mapping[int, bytes] = {}
+    own: dict[int, Any] = {}
 
     def apply(self, state: Any, patch: Sequence[Op], values: Mapping[int, bytes]) -> Any:
         """The state after one more patch; see `apply`."""

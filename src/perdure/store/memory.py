@@ -153,7 +153,7 @@ class MemoryStore(Store):
         run.standing.change(batch.row, release=batch.release, now=now)
         undelivered = tuple(message.id for message in batch.outbox if not self._send(message, now))
         self._wrote()
-        return Appended(run.standing.seq, now, undelivered)
+        return Appended(run.standing.seq, now, undelivered, run.standing.inbox)
 
     def _act(self, batch: Batch) -> Sequence[Stored]:
         if batch.act is None:

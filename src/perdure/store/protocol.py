@@ -268,12 +268,14 @@ class Batch(msgspec.Struct, frozen=True):
 class Appended(msgspec.Struct, frozen=True):
     """A batch is durable: `seq` is the run's last event now, `at` the store's clock.
 
-    `undelivered` are the ids of outbox messages whose run has ended, was pruned or does not exist.
+    `undelivered` are the ids of outbox messages whose run has ended, was pruned or does not exist. `inbox` is
+    the position of the last message that the run has got: whoever writes need not ask whether one has come.
     """
 
     seq: int
     at: int
     undelivered: tuple[str, ...] = ()
+    inbox: int = 0
 
 
 class Compaction(msgspec.Struct, frozen=True):

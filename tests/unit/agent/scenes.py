@@ -14,6 +14,8 @@ Invoked = list[tuple[str, dict[str, Any]]]
 class Step:
     """A step that notes what is called in it."""
 
+    replaying = False
+
     def __init__(self) -> None:
         self.invoked: Invoked = []
 

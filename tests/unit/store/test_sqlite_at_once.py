@@ -113,12 +113,19 @@ def test_what_commits_take_is_learned_here_and_unlearned_by_the_thread(
     assert learner._commit_seconds == 0.0002
     learner._learn(0.005, here=False)  # it waited for the interpreter, perhaps: not heard
     assert learner._commit_seconds == 0.0002
-    for _ in range(2):
+    for _ in range(30):  # one in ten waits for a processor: the others count
+        learner._learn(0.006, here=True)
+        for _ in range(9):
+            learner._learn(0.0002, here=True)
+    assert learner._commit_seconds < 0.0005
+    for _ in range(20):
         learner._learn(0.006, here=True)
     assert learner._commit_seconds > writer.BRIEF_SECONDS
     for _ in range(10):
         learner._learn(0.0002, here=False)
     assert learner._commit_seconds < writer.BRIEF_SECONDS
+    learner._learn(0.05, here=True)  # no processor is waited for so long
+    assert learner._commit_seconds > writer.BRIEF_SECONDS
 
 
 async def test_the_loop_turns_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

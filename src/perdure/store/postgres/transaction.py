@@ -337,7 +337,7 @@ class Transaction:
             self._change(standing)
             self._wakes = self._wakes or not standing.held
         undelivered = tuple(message.id for message in batch.outbox if not self._send(message))
-        return Appended(standing.seq, self.now, undelivered)
+        return Appended(standing.seq, self.now, undelivered, standing.inbox)
 
     def judge(self, batch: Batch) -> Standing:
         """The run's row, if every fence of a batch holds."""

@@ -244,7 +244,7 @@ class Transaction:
         if standing.change(batch.row, release=batch.release, now=self.now):
             self.changed(entry)
         undelivered = tuple(m.id for m in batch.outbox if not self._send(m)) if batch.outbox else ()
-        return Appended(standing.seq, self.now, undelivered)
+        return Appended(standing.seq, self.now, undelivered, standing.inbox)
 
     def _add(self, entry: Entry, events: Sequence[Stored]) -> None:
         if not events:

@@ -50,7 +50,8 @@ TURN_PATIENCE_SECONDS = 2.0
 BRIEF_SECONDS = 0.001
 """While commits take less than this, the event loop's own thread may make one (see `Writer.write_now`)."""
 
-_MEAN = 0.1  # the weight of the newest commit in what commits take
+_NUDGE = 1.1  # how far one commit moves what commits take
+_STUCK_SECONDS = 0.02  # no processor is waited for so long: the disk is slow
 _ALONE_SECONDS = 10.0
 
 
@@ -115,7 +116,7 @@ class Writer:
         self._impatient_until = 0.0
         self._inode = (0, 0)
         self._settings: dict[str, str] = {}
-        self._commit_seconds = math.inf  # what a commit takes; no thread's turn to run is in it
+        self._commit_seconds = math.inf  # what a commit takes, in the middle
         self._closing = False
         self._closed = threading.Event()
 
@@ -214,12 +215,17 @@ class Writer:
     def _learn(self, seconds: float, *, here: bool) -> None:
         """A commit took so long. What the thread measures has waits for the interpreter in it, so that it is
         heard only where it says that commits are quicker than thought.
+
+        The middle is followed, not the mean: on a busy machine one commit in ten waits for a processor, and
+        to hand commits to a thread would only add another wait. One that was stuck counts at once.
         """
         known = self._commit_seconds
-        if known == math.inf:
+        if known == math.inf or (here and seconds >= _STUCK_SECONDS):
             self._commit_seconds = seconds
-        elif here or seconds < known:
-            self._commit_seconds = known + _MEAN * (seconds - known)
+        elif seconds < known:
+            self._commit_seconds = known / _NUDGE
+        elif here:
+            self._commit_seconds = known * _NUDGE
 
     def busy(self) -> bool:
         """Whether anything is queued."""

@@ -1,0 +1,179 @@
+"""Several processes on one store: PostgreSQL with one and with two, one SQLite file with four that write.
+
+The floor on PostgreSQL is a loop that does nothing but INSERT + COMMIT, one event each, on one connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bench.desks import Plan, desk
+from bench.floor import ROW_BYTES
+from bench.room import Room
+from bench.table import HERE, Line
+from perdure import Runtime
+from perdure.lab.server import Server, postgres
+from perdure.store import SQLiteStore, open_store
+from perdure.store.protocol import Store
+
+GROUP = "200 runs of ten steps at once on PostgreSQL, every step durable"
+SQLITE = "Four processes that write one SQLite file at full load"
+RUNS, STEPS, EVENTS = 200, 10, 2
+"""A step is two events: the receipt of its call, and its patch."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the processes of one measurement came to. `process`: seconds of processor time, all of them."""
+
+    seconds: float
+    process: float
+    worst: float
+    commits: int
+
+
+async def started(store: Store, hands: int, runs: int, steps: int) -> None:
+    """Runs that exist and wait, as many for each of the processes."""
+    agents = [desk(Plan(steps, durability="step", every=0, name=f"hand-{hand}")) for hand in range(hands)]
+    async with Runtime(store, agents) as runtime:
+        begun = (runtime.start(agents[number % hands], f"run-{number}", "go") for number in range(runs))
+        await asyncio.gather(*begun)
+    await store.close()
+
+
+def driven(url: str, hands: int, runs: int, steps: int) -> Told:
+    """So many processes drive so many runs between them."""
+    share = runs // hands
+    command = [sys.executable, "-m", "bench.hand", url]
+    began = [
+        subprocess.Popen(
+            [*command, f"hand-{number}", str(share), str(steps)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=HERE.parent,
+        )
+        for number in range(hands)
+    ]
+    for hand in began:
+        assert hand.stdout is not None
+        assert hand.stdout.readline() == "ready\n"
+    for hand in began:
+        assert hand.stdin is not None
+        hand.stdin.write("go\n")
+        hand.stdin.flush()
+    told: list[dict[str, Any]] = [json.loads(hand.communicate()[0]) for hand in began]
+    return Told(
+        max(one["ended"] for one in told) - min(one["begun"] for one in told),
+        sum(one["process"] for one in told),
+        max(one["worst"] for one in told),
+        sum(one["commits"] for one in told),
+    )
+
+
+class Bare:
+    """One INSERT of 400 bytes per transaction, on one connection."""
+
+    def __init__(self, url: str) -> None:
+        import psycopg
+
+        self._connection = psycopg.connect(url, autocommit=True)
+        self._connection.execute("CREATE TABLE bare (key bigserial PRIMARY KEY, data bytea NOT NULL)")
+        self._row = os.urandom(ROW_BYTES)
+
+    def commits(self, count: int) -> list[float]:
+        """So many commits, one after the other; seconds each."""
+        took = []
+        for _ in range(count):
+            begun = time.perf_counter()
+            self._connection.execute("INSERT INTO bare (data) VALUES (%b)", (self._row,), prepare=True)
+            took.append(time.perf_counter() - begun)
+        return took
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+@contextmanager
+def _bare(url: str) -> Iterator[Bare]:
+    bare = Bare(url)
+    try:
+        yield bare
+    finally:
+        bare.close()
+
+
+async def measure(room: Room) -> None:
+    """PostgreSQL, if there is a server, then SQLite."""
+    with postgres() as server:
+        if server is not None:
+            await asyncio.to_thread(_postgres, room, server)
+    await _sqlite(room)
+
+
+def _once(server: Server, hands: int) -> tuple[float, Told]:
+    """Steps that bare commits would have made meanwhile, by the second, and what so many processes made."""
+    with server.database() as database, _bare(database.url) as bare:
+        asyncio.run(started(open_store(database.url), hands, RUNS, STEPS))
+        beside = bare.commits(200)
+        told = driven(database.url, hands, RUNS, STEPS)
+        beside += bare.commits(200)
+    return 1 / statistics.median(beside) / EVENTS, told
+
+
+def _postgres(room: Room, server: Server) -> None:
+    """One process and two, in turn."""
+    ones: list[tuple[float, float]] = []
+    used: list[float] = []
+    pairs: list[float] = []
+    paces: list[float] = []
+    for _ in range(room.rounds):
+        before = room.pace.look()
+        floor, one = _once(server, 1)
+        paces.append((before + room.pace.look()) / 2)
+        _, two = _once(server, 2)
+        rate = RUNS * STEPS / one.seconds
+        ones.append((rate, floor))
+        used.append(one.process / (RUNS * STEPS) * 1e6)
+        pairs.append(one.seconds / two.seconds)
+    rates, floors = zip(*ones, strict=True)
+    add = room.lines.append
+    add(Line(GROUP, "one process: steps", "1/s", statistics.median(rates), floor=statistics.median(floors)))
+    ratios = sorted(rate / floor for rate, floor in ones)
+    name, best = "the same, divided by a bare loop's", f"best {ratios[-1]:.2f}"
+    add(Line(GROUP, name, "x", statistics.median(ratios), least=3.0, note=best))
+    quiet = room.scaled(used, paces)
+    add(Line(GROUP, "its processor time for a step", "µs", statistics.median(used), quiet))
+    name = "two processes, divided by one"
+    add(Line(GROUP, name, "x", statistics.median(pairs), least=1.5, note=f"best {max(pairs):.2f}"))
+
+
+async def _sqlite(room: Room) -> None:
+    """Four processes with ten runs each."""
+    worst: list[float] = []
+    for _ in range(max(room.rounds // 2, 2)):
+        path = room.path()
+        await started(SQLiteStore(path), 4, 40, 25)
+        told = await asyncio.to_thread(driven, f"sqlite:///{path}", 4, 40, 25)
+        worst.append(told.worst * 1000)
+    room.lines.append(
+        Line(
+            SQLITE,
+            "the longest wait for a commit",
+            "ms",
+            statistics.median(worst),
+            most=250.0,
+            note=f"worst of all {max(worst):.0f}; 1,000 steps each time",
+        )
+    )

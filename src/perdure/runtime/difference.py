@@ -1,7 +1,7 @@
 """Two sides that should be the same and are not, in words for a person: where they differ, and what is there.
 
-Pure; values are plain data. What is said of a value is bounded, whatever its size, and shows the part of a
-long text in which the two differ.
+Pure; values are plain data, those of an end as they are stored. What is said of a value is bounded, whatever
+its size, and shows the part of a long text in which the two differ.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from perdure import codec
 from perdure.errors import PerdureError
 
 WIDTH = 60
@@ -61,6 +62,19 @@ def error_words(error: Exception) -> str:
     """An error in one line: its type, and what it says."""
     said = error.what if isinstance(error, PerdureError) else str(error)
     return f"{type(error).__name__}: {' '.join(said.split())[:300]}"
+
+
+def told_end(status: str, value: bytes) -> tuple[str, Any]:
+    """How a run ended, as plain data that can be compared: where an error came from is no part of it."""
+    plain = codec.decode(value)
+    if status == "failed" and isinstance(plain, dict):
+        plain = {name: part for name, part in plain.items() if name != "trace"}
+    return status, plain
+
+
+def same_end(one: tuple[str, bytes] | None, other: tuple[str, bytes] | None) -> bool:
+    """Whether two executions of a step ended the run alike: status and value bytes each, or not at all."""
+    return one == other or (one is not None and other is not None and told_end(*one) == told_end(*other))
 
 
 def differences(one: Any, other: Any, at: str) -> list[tuple[str, Any, Any]]:

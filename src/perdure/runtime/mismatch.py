@@ -14,7 +14,7 @@ from perdure import codec
 from perdure.errors import Diverged, PerdureError
 from perdure.journal import resolve
 from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, records
-from perdure.runtime.difference import Sides, differences, shown, told
+from perdure.runtime.difference import Sides, differences, shown, told, told_end
 from perdure.runtime.drive import Drive
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
@@ -91,7 +91,7 @@ def of_ending(first: tuple[str, bytes] | None, second: tuple[str, bytes] | None)
         return "did not end the run" if ending is None else f"ended it as {ending[0]}"
 
     if first is not None and second is not None and first[0] == second[0]:
-        found = differences(codec.decode(first[1]), codec.decode(second[1]), "$.result")
+        found = differences(told_end(*first)[1], told_end(*second)[1], "$.result")
         return f"the replayed step ended the run with something else: {told(found, 'first', 'replayed')}"
     return f"the first execution of the step {words(first)}, the replayed one {words(second)}"
 

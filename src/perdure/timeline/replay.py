@@ -21,7 +21,7 @@ from perdure.journal import Past
 from perdure.recovery.migrations import Migrated
 from perdure.runtime import adoption as adopting
 from perdure.runtime.caller import line_of_error
-from perdure.runtime.difference import differences, error_words, shown, told
+from perdure.runtime.difference import differences, error_words, same_end, shown, told, told_end
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution
 from perdure.runtime.migrating import migrated
@@ -210,13 +210,13 @@ class Rerun:
         return _of_state("state", then.number, then.seq, recorded, now, self._source)
 
     def _other_ending(self, execution: Execution, then: PastStep) -> Difference | None:
-        if execution.ended == then.ending:
-            return None
         one, other = then.ending, execution.ended
+        if same_end(one, other):
+            return None
         recorded, now = ("goes on with the run" if end is None else _ended(end) for end in (one, other))
         detail = f"step {then.number} {now}, where it {recorded}"
         if one is not None and other is not None and one[0] == other[0]:
-            found = differences(codec.decode(one[1]), codec.decode(other[1]), "$.result")
+            found = differences(told_end(*one)[1], told_end(*other)[1], "$.result")
             detail = f"step {then.number} ends the run otherwise: {told(found, 'recorded', 'now')}"
         return Difference("ending", then.number, then.seq, "", recorded, now, detail, self._source)
 
@@ -276,4 +276,5 @@ def _of_state(aspect: Any, number: int, seq: int, was: Any, now: Any, source: st
 
 
 def _ended(ending: tuple[str, bytes]) -> str:
-    return f"ends it as {ending[0]} with {shown(codec.decode(ending[1]))}"
+    status, value = told_end(*ending)
+    return f"ends it as {status} with {shown(value)}"

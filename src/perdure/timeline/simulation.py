@@ -26,7 +26,7 @@ from perdure.runtime.birth import Circumstances, started
 from perdure.runtime.body import run_body
 from perdure.runtime.budgets import used
 from perdure.runtime.caller import line_of_error
-from perdure.runtime.difference import error_words, shown
+from perdure.runtime.difference import error_words, shown, told_end
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution, Live
 from perdure.runtime.identity import identity
@@ -404,7 +404,8 @@ class Simulation:
     def found(self, run_id: str) -> Simulated:
         """Everything, beside what the run did."""
         record, then = self._drive.record, self._then
-        result = codec.decode(record.value) if record.ended else None
+        result = told_end(record.ended, record.value)[1] if record.ended else None
+        then_result = told_end(then.ended, then.value)[1] if then.ended else None
         state = then.state
         return Simulated(
             run_id,
@@ -419,7 +420,7 @@ class Simulation:
             record.ended or "",
             result,
             then.ended or "",
-            codec.decode(then.value) if then.ended else None,
+            then_result,
             tuple(self._stops),
             self._error,
             tuple(self._notes),

@@ -538,3 +538,25 @@ async def test_a_value_above_the_stores_limit_is_refused_once(what: str) -> None
     assert "2000000" in told
     assert "50000" in told
     assert calls == ([5_000_000] if what in ("result", "transactional") else [])
+
+
+@pytest.mark.parametrize("effect", ["read", "irreversible"])
+async def test_a_run_that_fails_with_what_a_tool_raised_is_repeatable(effect: Any) -> None:
+    """Where an error came from differs between a live call and a served one, and is no part of an end."""
+    made: Agent[Any, Any, Any] = Agent("failing", state=dict, start=lambda goal: {"n": 1})
+
+    @made.tool(effect=effect, raises=[ValueError])
+    async def look(at: int) -> str:
+        raise ValueError(f"no page {at}")
+
+    @made.step
+    async def step(run: Any) -> None:
+        try:
+            await look(7)
+        except ValueError as error:
+            run.fail(error)
+
+    async with perdure.Runtime(MemoryStore(), [made]) as place:
+        outcome = await place.run(made, "r", "goal", check=True)
+    assert isinstance(outcome, perdure.Failed), outcome
+    assert outcome.error == "no page 7"

@@ -155,6 +155,27 @@ def test_another_end() -> None:
     assert difference(clerk(plain), clerk(fails)).now.startswith("ends it as failed with")
 
 
+def test_where_an_error_came_from_is_no_difference() -> None:
+    """The same code some lines further down, or in another file."""
+
+    async def fails(run: Any) -> None:
+        await look(0)
+        try:
+            raise ValueError("no")
+        except ValueError as error:
+            run.fail(error)
+
+    async def fails_elsewhere(run: Any) -> None:
+        await look(0)
+        try:
+            raise ValueError("no")
+        except ValueError as error:
+            run.fail(error)
+
+    found = replayed(clerk(fails), clerk(fails_elsewhere))
+    assert (found.verdict, found.status) == ("same", "failed"), found.told()
+
+
 def test_an_end_that_comes_too_early() -> None:
     async def other(run: Any) -> None:
         await plain(run)

@@ -56,9 +56,11 @@ from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
 from perdure.store.protocol import NEVER, Claim, Claimed, RunRow, Store
+from perdure.timeline import erasing
 from perdure.timeline.change import Change
 from perdure.timeline.compaction import Compacted, compacted
 from perdure.timeline.condition import fork_of
+from perdure.timeline.erasing import Erasure
 from perdure.timeline.fork import Fork, ForkOrder, fork, fork_id
 from perdure.timeline.moment import moment_of
 from perdure.timeline.replayed import Replayed, Replays
@@ -415,6 +417,16 @@ class Runtime(Desk):
         provisional until their call has a receipt; a Reset takes them back.
         """
         return self.host.chunks.between(self.follow(run_id, after=after), run_id, heard)
+
+    async def erase(self, run_id: str, *, dry_run: bool = False) -> Erasure:
+        """Destroy the key of a terminal run's personal data, with those of its children and forks, for good.
+
+        Its journal stays and verifies. Twice is once. `dry_run`: only tell what it concerns. Raises
+        EraseRefused where one of them has not ended; NoSuchRun, RunGone.
+        """
+        if dry_run:
+            return await erasing.planned(self.store, run_id)
+        return await erasing.erase(self.store, run_id)
 
     async def state_at(self, run_id: str, seq: int | None = None) -> Any:
         """The run's committed state when event `seq` had been written, as plain data; None is now.

@@ -41,16 +41,21 @@ async def _verify(options: Options, text: str | None) -> int:
     async with there(options) as store:
         names = [(await find(store, text)).run_id] if text is not None else await _all_runs(store)
         found = await _checked(store, names, quiet=options.json)
+        erased = [name for name in names if await store.key(name) == b""]
     damaged = [(name, result) for name, result in found if not result.ok]
     if options.json:
         from perdure.cli.notice import print_document
 
-        runs = [{"run_id": jsonable(name), **_result(result)} for name, result in found]
+        runs = [
+            {"run_id": jsonable(name), **_result(result), "erased": name in erased} for name, result in found
+        ]
         print_document({"store": url_of(options), "ok": not damaged, "runs": runs})
     else:
         for name, result in damaged:
             kind = "newer  " if result.newer else "damaged"
             click.echo(f"{kind}  {clean(name)}@{result.seq}: {clean(result.what)}")
+        for name in erased:
+            click.echo(f"erased   {clean(name)}: its personal data cannot be opened by anybody")
         events = sum(result.events for _, result in found)
         whole = len(found) - len(damaged)
         click.echo(f"{whole} of {counted(len(found), 'run')} whole, {counted(events, 'event')} checked")

@@ -9,6 +9,7 @@ import click
 
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, point, there
+from perdure.codec.redaction import revealing
 from perdure.store.protocol import Store
 from perdure.timeline.amounts import counted, moment
 from perdure.timeline.comparison import Comparison, Deed, compared, comparison_document
@@ -33,13 +34,15 @@ CHANGES = 60
 @click.argument("place", required=False, default="")
 @click.option("--history", is_flag=True, help="Every event that set the value at PLACE.")
 @click.option("--all", "whole", is_flag=True, help="Fold nothing away.")
+@click.option("--reveal", is_flag=True, help="Show personal data.")
 @stored
-def state(options: Options, run: str, place: str, *, history: bool, whole: bool) -> int:
+def state(options: Options, run: str, place: str, *, history: bool, whole: bool, reveal: bool) -> int:
     """Show a run's committed state, or the value at PLACE in it (messages[3].content).
 
     RUN@41 shows it as it was when event 41 had been written.
     """
-    return asyncio.run(_state(options, run, place, history=history, whole=whole))
+    with revealing(reveal):
+        return asyncio.run(_state(options, run, place, history=history, whole=whole))
 
 
 async def _state(options: Options, text: str, place_text: str, *, history: bool, whole: bool) -> int:

@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "budget",
         "fork",
     ),
-    "Keep": ("export", "import", "prune", "compact"),
+    "Keep": ("export", "import", "prune", "compact", "erase"),
     "Care": ("preflight", "replay", "simulate", "migrate", "restore", "verify", "doctor", "explain"),
     "Learn": ("lab",),
 }
@@ -60,6 +60,7 @@ _HOMES = {
     "import": "keep",
     "prune": "keep",
     "compact": "compact",
+    "erase": "erase",
     "verify": "care",
     "doctor": "care",
     "explain": "care",

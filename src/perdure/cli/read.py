@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, point, there
+from perdure.codec.redaction import revealing
 from perdure.errors import BadPoint, Damaged, NewerFormat, NoSuchRun, RunGone
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.condition import Condition, Word, condition, note_of
@@ -124,13 +125,15 @@ async def _matching(
 @click.argument("run")
 @click.option("--events", is_flag=True, help="Every event, one a line.")
 @click.option("--all", "whole", is_flag=True, help="Fold nothing away.")
+@click.option("--reveal", is_flag=True, help="Show personal data.")
 @stored
-def show(options: Options, run: str, events: bool, whole: bool) -> int:
+def show(options: Options, run: str, events: bool, whole: bool, reveal: bool) -> int:
     """Show one run:
 
     What it did, what came of each call, where it was interrupted. RUN@41 shows it up to event 41.
     """
-    return asyncio.run(_show(options, run, events=events, whole=whole))
+    with revealing(reveal):
+        return asyncio.run(_show(options, run, events=events, whole=whole))
 
 
 async def _show(options: Options, text: str, *, events: bool, whole: bool) -> int:

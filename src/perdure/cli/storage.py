@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from perdure.cli.options import Options
+from perdure.codec.sealed import Vault
 from perdure.errors import AmbiguousRun, BadPoint, NoStore, NoSuchRun, StoreReadOnly, StoreUnavailable
+from perdure.runtime.vaults import enter
 from perdure.store import open_store
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.plain import clean
@@ -83,6 +85,13 @@ async def _exported(path: Path, *, look: bool) -> Store:
 
 
 async def find(store: Store, text: str, *, whole: bool = False) -> RunRow:
+    """The run of this id, as `found`; from here on its personal data is shown as [personal], or [erased]."""
+    row = await _found(store, text, whole=whole)
+    enter(Vault(row.run_id, await store.key(row.run_id)))
+    return row
+
+
+async def _found(store: Store, text: str, *, whole: bool) -> RunRow:
     """The run of this id, else the only one whose id begins with it; `whole`: of this id alone.
 
     Raises NoSuchRun, RunGone, AmbiguousRun.
@@ -109,7 +118,7 @@ async def _of_this_id(store: Store, text: str) -> RunRow:
     try:
         return await store.row(text)
     except NoSuchRun:
-        row = await find(store, text)  # raises where there is none, or several
+        row = await _found(store, text, whole=False)  # raises where there is none, or several
         raise NoSuchRun(
             f"no run's id is {clean(text)}; so begins {clean(row.run_id)}",
             run_id=text,

@@ -7,6 +7,7 @@ used, in the forms of `secret.written_forms`. Judges nothing: what may be kept i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -42,6 +43,16 @@ def of_sealed(sealed: Sealed) -> Any:
     if vault is None or not revealed_scope.get():
         return str(sealed)
     return opened(sealed).reveal()
+
+
+@contextmanager
+def revealing(really: bool = True) -> Iterator[None]:
+    """Within the block personal data of the run in context is shown as it is."""
+    token = revealed_scope.set(really)
+    try:
+        yield
+    finally:
+        revealed_scope.reset(token)
 
 
 revealed_scope: ContextVar[bool] = ContextVar("perdure_revealed", default=False)

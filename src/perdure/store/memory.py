@@ -341,11 +341,18 @@ class MemoryStore(Store):
 
     async def erase(self, run_ids: Sequence[str]) -> None:
         self._check_open()
-        for run in map(self._find, run_ids):
+        sharing = [name for run_id in run_ids for name in await self.sharers(run_id) if name in self._runs]
+        for run in map(self._find, (*run_ids, *sharing)):
             if not run.standing.terminal:
                 raise still_open(run.standing)
-        self._keys.update(dict.fromkeys(run_ids, b""))
+        self._keys.update(dict.fromkeys((*run_ids, *sharing), b""))
         self._wrote()
+
+    async def sharers(self, run_id: str) -> tuple[str, ...]:
+        self._check_open()
+        key = self._keys.get(run_id)
+        found = [name for name, other in self._keys.items() if key and other == key and name != run_id]
+        return tuple(sorted(found))
 
     async def scrub(self) -> bool:
         self._check_open()

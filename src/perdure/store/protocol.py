@@ -525,10 +525,15 @@ class Store(Protocol):
         ...
 
     async def erase(self, run_ids: Sequence[str]) -> None:
-        """Destroy the keys of terminal runs, of all or of none, in one transaction; twice is once.
+        """Destroy the keys of terminal runs, and of those that share them, all or none, in one transaction.
 
-        None is ever made for them again. A run that is still open is refused (RunOpen); NoSuchRun, RunGone.
+        Twice is once, and none is ever made for them again. A run that is still open, also one that shares a
+        key, is refused (RunOpen); NoSuchRun, RunGone.
         """
+        ...
+
+    async def sharers(self, run_id: str) -> tuple[str, ...]:
+        """The other runs that have the same key as this one: its forks, their forks and its origin."""
         ...
 
     async def scrub(self) -> bool:

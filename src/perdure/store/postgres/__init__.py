@@ -357,6 +357,9 @@ class PostgresStore(Store):
         ids = tuple(run_ids)
         await self._apart(lambda connection: keys.erase(connection, ids, synced=self._synced))
 
+    async def sharers(self, run_id: str) -> tuple[str, ...]:
+        return await self._read(lambda connection: keys.sharers(connection, run_id))
+
     async def scrub(self) -> bool:
         return await self._apart(keys.scrub)
 

@@ -23,6 +23,10 @@ _ERASE = f"""
     INSERT INTO perdure_key (run_id, data, at) SELECT u, '', {NOW} FROM unnest(%s::text[]) AS u
     ON CONFLICT (run_id) DO UPDATE SET data = '', at = excluded.at WHERE octet_length(perdure_key.data) > 0
 """
+_SHARERS = """
+    SELECT run_id FROM perdure_key WHERE run_id <> %s AND octet_length(data) > 0
+    AND data = (SELECT data FROM perdure_key WHERE run_id = %s) ORDER BY run_id
+"""
 _SYNCED = "SET LOCAL synchronous_commit = on"
 
 
@@ -50,13 +54,23 @@ def erase(connection: Connection, run_ids: Sequence[str], *, synced: bool) -> No
     with connection.transaction():
         if synced:
             connection.execute(_SYNCED)
-        found = {row[0]: row for row in connection.execute(_ENDED, (list(run_ids),))}
+        named = dict.fromkeys(run_ids)
         for run_id in run_ids:
-            if run_id not in found:
+            named.update(dict.fromkeys(sharers(connection, run_id)))
+        found = {row[0]: row for row in connection.execute(_ENDED, (list(named),))}
+        for run_id in named:
+            if run_id not in found and run_id in run_ids:
                 raise absent(connection, run_id)
-            if not found[run_id][1]:
-                raise RunOpen(f"run {run_id} is {found[run_id][2]}, not ended", run_id=run_id)
-        connection.execute(_ERASE.encode(), (list(run_ids),))
+            if run_id in found and not found[run_id][1]:
+                raise RunOpen(f"run {run_id} is {found[run_id][2]}, it has not ended", run_id=run_id)
+        connection.execute(_ERASE.encode(), (list(named),))
+
+
+def sharers(connection: Connection, run_id: str) -> tuple[str, ...]:
+    """See `Store.sharers`."""
+    if not is_text(run_id):
+        return ()
+    return tuple(row[0] for row in connection.execute(_SHARERS, (run_id, run_id)))
 
 
 def scrub(connection: Connection) -> bool:

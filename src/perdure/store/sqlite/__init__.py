@@ -379,6 +379,9 @@ class SQLiteStore(Store):
         ids = tuple(run_ids)
         await self._write(lambda tx: tx.erase(ids), reserve=True)
 
+    async def sharers(self, run_id: str) -> tuple[str, ...]:
+        return await self._read(lambda connection: reads.sharers(connection, run_id))
+
     async def scrub(self) -> bool:
         self._ready()
         if self._read_only is not None:

@@ -20,6 +20,7 @@ from perdure.store.sqlite.transaction import (
     is_text,
     missing,
     nowhere,
+    sharing,
     standing_of,
 )
 from perdure.store.standing import Standing
@@ -122,6 +123,11 @@ def key(connection: apsw.Connection, run_id: str) -> bytes | None:
         return None
     found = connection.execute("SELECT data FROM perdure_key WHERE run_id = ?", (run_id,)).get
     return None if found is None else bytes(found)
+
+
+def sharers(connection: apsw.Connection, run_id: str) -> tuple[str, ...]:
+    """See `Store.sharers`."""
+    return sharing(connection, run_id) if is_text(run_id) else ()
 
 
 def tombstones(connection: apsw.Connection, run_id: str) -> tuple[bytes, ...]:

@@ -63,6 +63,10 @@ _FIND_NO = f"SELECT {COLUMNS} FROM perdure_run WHERE run_no = ?"
 _GONE = "SELECT 1 FROM perdure_gone WHERE run_id = ?"
 _KEY = "SELECT data FROM perdure_key WHERE run_id = ?"
 _NEW_KEY = "INSERT INTO perdure_key (run_id, data, at) VALUES (?, ?, ?)"
+_SHARERS = (
+    "SELECT run_id FROM perdure_key WHERE run_id != ? AND data != x''"
+    " AND data = (SELECT data FROM perdure_key WHERE run_id = ?) ORDER BY run_id"
+)
 _NO_KEY = (
     "INSERT INTO perdure_key (run_id, data, at) VALUES (?, x'', ?)"
     " ON CONFLICT (run_id) DO UPDATE SET data = x'', at = excluded.at WHERE data != x''"
@@ -379,11 +383,20 @@ class Transaction:
 
     def erase(self, run_ids: Sequence[str]) -> None:
         """See `Store.erase`."""
+        all_of_them = dict.fromkeys(run_ids)
         for run_id in run_ids:
-            if not (standing := self.find(run_id).standing).terminal:
+            all_of_them.update(dict.fromkeys(sharing(self.connection, run_id)))
+        for run_id in all_of_them:
+            try:
+                standing = self.find(run_id).standing
+            except StoreError:
+                if run_id in run_ids:
+                    raise
+                continue  # the key of a fork that was never made
+            if not standing.terminal:
                 raise still_open(standing)
         self._overwriting()
-        self.connection.executemany(_NO_KEY, [(run_id, self.now) for run_id in run_ids])
+        self.connection.executemany(_NO_KEY, [(run_id, self.now) for run_id in all_of_them])
         for run_id in run_ids:
             self._wrote("SELECT 1 FROM perdure_key WHERE run_id = ? AND data = x''", run_id)
 
@@ -520,6 +533,11 @@ def standing_of(row: Any) -> Standing:
         parked_at=row[26],
         floor=row[27],
     )
+
+
+def sharing(connection: apsw.Connection, run_id: str) -> tuple[str, ...]:
+    """See `Store.sharers`."""
+    return tuple(name for (name,) in connection.execute(_SHARERS, (run_id, run_id)))
 
 
 def missing(connection: apsw.Connection, run_id: str) -> StoreError:

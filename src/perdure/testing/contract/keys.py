@@ -60,6 +60,26 @@ class KeyPromises(Promises):
             assert await (await trial.another()).key("r") == b""
 
     @promise
+    async def test_runs_that_share_a_key_lose_it_together(self, trial: Trial) -> None:
+        for run_id in ("r", "s", "t"):
+            await _ended(trial, run_id)
+        await trial.lease("open")
+        for run_id, key in (("r", b"one"), ("s", b"one"), ("t", b"other"), ("never-made", b"one")):
+            await trial.store.key(run_id, key)
+        assert await trial.store.sharers("r") == ("never-made", "s")
+        assert await trial.store.sharers("t") == await trial.store.sharers("nobody") == ()
+        await trial.store.key("open", b"one")
+        with refused(RunOpen):
+            await trial.store.erase(("r",))
+        assert await trial.store.key("s") == b"one"
+        end = RowChange(status="succeeded", terminal=True)
+        await trial.store.append(Batch("open", 1, 1, row=end, release=True))
+        await trial.store.erase(("r",))
+        left = [await trial.store.key(run_id) for run_id in ("r", "s", "open", "never-made", "t")]
+        assert left == [b"", b"", b"", b"", b"other"]
+        assert await trial.store.sharers("r") == ()
+
+    @promise
     async def test_a_removed_run_leaves_no_key_and_gets_none(self, trial: Trial) -> None:
         await _ended(trial, "r")
         await trial.store.key("r", b"first")

@@ -1,0 +1,151 @@
+"""SIGKILL at every statement of an erasure, and around it: the keys of a family go together or not at all.
+
+A process erases a run with a child and a fork and kills itself at one place; the file is judged by the next
+one. The places are the statements that the writer's connection executes, counted, so that none is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure import codec
+from perdure.journal import verify
+from perdure.state import events as e
+from perdure.store.protocol import GENESIS, NewRun, Stored
+from perdure.store.sqlite import SQLiteStore
+from perdure.timeline import erasing
+from tests.unit.timeline.past import STARTED, events
+
+pytestmark = pytest.mark.crash
+
+FAMILY = ("r", "r.1:0", "f")
+MOST = 60
+"""More statements than an erasure has."""
+
+PROCESS = """
+import asyncio, os, signal, sys
+from perdure.store.sqlite import SQLiteStore, transaction
+from perdure.timeline import erasing
+
+path, place, broken = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "broken"
+count, armed = 0, False
+
+def tick(*_):
+    global count
+    if armed:
+        count += 1
+        if count == place:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return True
+
+def erase_one(tx, run_id):
+    tx.connection.execute(transaction._NO_KEY, (run_id, 0))
+    tx.forget()
+
+async def main():
+    global armed
+    store = SQLiteStore(path, reserve_bytes=0)
+    await store.open()
+    store._writer.connection.exec_trace = tick
+    plan = await erasing.planned(store, "r")
+    armed = True
+    tick()
+    if broken:  # a transaction for each run
+        for run_id in plan.runs:
+            await store._write(lambda tx: erase_one(tx, run_id))
+    else:
+        await erasing.erase(store, "r")
+    tick()
+    armed = False
+    await store.close()
+    print(count)
+
+asyncio.run(main())
+"""
+
+
+async def family(path: Path) -> None:
+    """A run, its child, and a fork that shares its key, all ended."""
+    store = SQLiteStore(path, reserve_bytes=0)
+    await store.open()
+    for run_id, key in zip(FAMILY, (b"k" * 32, b"c" * 32, b"k" * 32), strict=True):
+        await store.key(run_id, key)
+        parent = "r" if run_id.startswith("r.") else None
+        body = e.RunFinished("succeeded", codec.encode(None))
+        stored, digest = list[Stored](), GENESIS
+        for event in events((STARTED, body)):
+            data = codec.pack(event)
+            digest = codec.chain(digest, data)
+            stored.append(Stored(event.seq, data, digest))
+        made = NewRun(run_id, "a", "1", "succeeded", tuple(stored), parent=parent, terminal=True)
+        await store.create(made)
+    await store.close()
+
+
+async def left(path: Path) -> list[bool]:
+    """Which of the family still has its key; everything else is whole."""
+    store = SQLiteStore(path, reserve_bytes=0)
+    await store.open()
+    try:
+        found = [bool(await store.key(run_id)) for run_id in FAMILY]
+        assert all([(await verify(store, run_id)).ok for run_id in FAMILY])
+        return found
+    finally:
+        await store.close()
+
+
+def erased_until(folder: Path, place: int, how: str = "whole") -> tuple[int, Path]:
+    """The exit code of a process that erases and is killed at a place, and what it has left."""
+    path = folder / f"{how}-{place}.db"
+    asyncio.run(family(path))
+    argv = [sys.executable, "-c", PROCESS, str(path), str(place), how]
+    process = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode in (0, -signal.SIGKILL), process.stderr
+    return process.returncode, path
+
+
+def test_a_kill_leaves_all_keys_or_none(tmp_path: Path) -> None:
+    outcomes = []
+    for place in range(1, MOST):
+        code, path = erased_until(tmp_path, place)
+        there = asyncio.run(left(path))
+        assert len(set(there)) == 1, (place, there)
+        outcomes.append(there[0])
+        asyncio.run(again(path))
+        assert asyncio.run(left(path)) == [False] * 3
+        if code == 0:
+            break
+    assert outcomes[0] is True, "before"
+    assert outcomes[-1] is False, "after"
+    assert len(outcomes) > 5
+    print(f"\n{len(outcomes)} places, {sum(outcomes)} of them before")
+
+
+async def again(path: Path) -> None:
+    """Whoever comes next erases it to the end."""
+    store = SQLiteStore(path, reserve_bytes=0)
+    await store.open()
+    found = await erasing.erase(store, "r")
+    assert found.done
+    assert found.scrubbed
+    await store.close()
+    data = b"".join(file.read_bytes() for file in path.parent.glob(path.name + "*") if file.is_file())
+    assert b"k" * 32 not in data
+    assert b"c" * 32 not in data
+
+
+def test_a_transaction_for_each_run_is_seen(tmp_path: Path) -> None:
+    """Control: an erasure that is not one transaction leaves some keys and not others at some kill."""
+    between = False
+    for place in range(2, MOST):
+        code, path = erased_until(tmp_path, place, "broken")
+        between = between or len(set(asyncio.run(left(path)))) == 2
+        if code == 0 or between:
+            break
+    assert between

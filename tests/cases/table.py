@@ -260,6 +260,5 @@ HELD: dict[str, tuple[str, ...]] = {
 }
 """By case: the tests that hold it, as file::name without the `test_` in front."""
 
-WAITS: dict[str, str] = {
-}
+WAITS: dict[str, str] = {}
 """By case: what it waits for. A case that is in both tables is held in part."""

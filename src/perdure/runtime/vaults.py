@@ -40,13 +40,6 @@ def enter(vault: Vault | None) -> None:
         vault_scope.set(vault)
 
 
-async def share_key(store: Store, origin: str, fork: str) -> None:
-    """Give a fork, before it is made, the key of its origin, whose sealed bytes it begins with."""
-    key = await store.key(origin)
-    if key:
-        await store.key(fork, key)
-
-
 async def child_started(store: Store, child: str, body: e.RunStarted) -> e.RunStarted:
     """The first event of a child, whose parent is in context, under the child's own key."""
     ours = vault_scope.get()

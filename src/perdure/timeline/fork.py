@@ -31,6 +31,7 @@ from perdure.runtime.questions import terms_of, words
 from perdure.runtime.resolved import fit
 from perdure.runtime.rowinfo import row_info
 from perdure.runtime.scribe import Scribe
+from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
 from perdure.state.amount import KINDS, Limits
 from perdure.state.fold import fold, fold_all
@@ -126,6 +127,11 @@ async def fork(store: Store, clock: Clock, order: ForkOrder, agent: Agent[Any, A
     Raises ForkRefused, OtherFork, BadChange, BadPlace, BadPoint, BudgetBelowSpent, ShapeMismatch,
     NotStorable, Damaged, NewerFormat, NoSuchRun, RunGone.
     """
+    with entered(await vault_of(store, order.run_id)):
+        return await _forked(store, clock, order, agent)
+
+
+async def _forked(store: Store, clock: Clock, order: ForkOrder, agent: Agent[Any, Any, Any] | None) -> Fork:
     row = await store.row(order.run_id)
     past = await retold(store, order.run_id)
     at = point_of(row, past, order.at)

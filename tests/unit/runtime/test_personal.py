@@ -11,7 +11,8 @@ import pytest
 import perdure
 from perdure import Agent, Change, Personal, Principal
 from perdure.agent import Held, Waiting
-from perdure.errors import KeyMissing, OtherGoal
+from perdure.errors import EraseRefused, KeyMissing, OtherGoal, PersonalErased
+from perdure.journal import verify
 from perdure.state import events as e
 from perdure.store.protocol import Query
 from tests.bytes_of import bytes_of
@@ -210,7 +211,7 @@ async def test_an_error_that_quotes_it_and_a_held_step_do_not_show_it(memory: St
     await clean(memory)
 
 
-async def test_a_fork_reads_what_its_origin_has_sealed_under_a_key_of_its_own(stage: Stage) -> None:
+async def test_a_fork_reads_what_its_origin_has_sealed_and_its_change_is_sealed_too(stage: Stage) -> None:
     seen = list[Any]()
 
     async def step(run: Any) -> None:
@@ -229,3 +230,46 @@ async def test_a_fork_reads_what_its_origin_has_sealed_under_a_key_of_its_own(st
         assert (await place.resume("f")).unwrap() == Personal("CANARY 0")
     assert seen == [NAME, NAME, "CANARY Byron"]
     await clean(stage)
+
+
+async def test_a_fork_has_the_key_of_its_origin_and_is_erased_with_it(stage: Stage) -> None:
+    """It serves what was sealed, goes on under the same key; one erasure ends both, whichever is named."""
+
+    @perdure.tool(effect="idempotent")
+    async def send(to: Personal[str]) -> Personal[str]:
+        return to
+
+    async def step(run: Any) -> None:
+        if "sent" not in run.state:
+            run.state["sent"] = await send(Personal(NAME))
+            return
+        run.finish(Personal(run.state["sent"].reveal() + "!"))
+
+    made = agent(step, send)
+    await stage.run(made)
+    async with stage.runtime(made) as place:
+        fork = await place.fork(RUN, 3, id="fork", effects="redo")
+        assert fork.run_id == "fork"
+        assert (await place.run(made, "fork", "go")).unwrap() == Personal(NAME + "!")
+        assert (await place.erase("fork", dry_run=True)).runs == ("fork", RUN)
+        assert (await place.erase("fork")).done
+        for run_id in (RUN, "fork"):
+            with pytest.raises(PersonalErased, match="K604"):
+                await place.outcome(run_id)
+            assert (await verify(stage.store, run_id)).ok
+    await clean(stage)
+
+
+async def test_a_family_that_goes_on_is_not_erased(memory: Stage) -> None:
+    """Refused while the run itself, or one of its own, has not ended."""
+
+    async def step(run: Any) -> None:
+        run.state["name"] = Personal(NAME)
+        await run.wait("go", timeout=HOUR)
+
+    await memory.run(agent(step))
+    async with memory.runtime() as place:
+        with pytest.raises(EraseRefused, match="K605"):
+            await place.erase(RUN)
+        assert (await place.erase(RUN, dry_run=True)).open == (RUN,)
+    assert await memory.store.key(RUN)

@@ -187,6 +187,9 @@ def goal_of(agent: Agent[Any, Any, Any], text: str | None) -> Any:
             return agent.goal_shape.restore(plain(candidate), where="$.goal")
         except PerdureError as error:
             refusal = error
+    for candidate in candidates:  # what stored data does not have and JSON does: personal data in the clear
+        with suppress(PerdureError):
+            return agent.goal_shape.parse(candidate, where="$.goal")
     if text is None:
         raise BadGoal(f"agent {agent.name} needs a goal, and has no open run to carry on") from refusal
     why = refusal.what if refusal is not None else ""

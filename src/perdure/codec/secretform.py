@@ -48,7 +48,7 @@ class PersonalForm(Form):
         if type(plain) is Sealed:
             plain = decode(vault_here().unseal(plain))
         elif not self._lax:
-            self.refuse(type(plain))
+            raise Mismatch(self.name, type(plain).__name__)
         try:
             return Personal(self._inner.restore(plain))
         except Mismatch as mismatch:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.clock import Clock
-from perdure.codec.secret import KNOWN
 from perdure.errors import InboxMoved, StoreError
 from perdure.journal.fences import Fences, leaves_whole
 from perdure.journal.kinds import ENDS_ACT, VITAL, is_progress
@@ -220,8 +219,7 @@ class Journal:
 
     def _encode(self, body: e.AnyBody, *, whole: bool = False) -> Stored:
         """Number, fold, frame and chain one fact. `whole`: large values stay in the frame."""
-        if KNOWN.forms:
-            body = behind_wall(body)
+        body = behind_wall(body)
         event = e.Event(self.record.seq + 1, self.clock.now(), self.epoch, body)
         try:
             data = codec.pack(event)

@@ -188,7 +188,7 @@ def goal_of(agent: Agent[Any, Any, Any], text: str | None) -> Any:
         except PerdureError as error:
             refusal = error
     for candidate in candidates:  # what stored data does not have and JSON does: personal data in the clear
-        with suppress(PerdureError):
+        with contextlib.suppress(PerdureError):
             return agent.goal_shape.parse(candidate, where="$.goal")
     if text is None:
         raise BadGoal(f"agent {agent.name} needs a goal, and has no open run to carry on") from refusal

@@ -29,6 +29,7 @@ from perdure.testing.crash.outside import Outside, reply_of
 from perdure.testing.crash.scenario import Hands, Scenario, truthful
 from tests.crash.deploys import deployed
 from tests.crash.families import family, recalled
+from tests.crash.forkings import forked
 from tests.crash.permissions import permits
 from tests.crash.undoings import undone
 
@@ -485,6 +486,6 @@ grounded = Scenario("grounded", _grounded)
 
 ALL = (
     *(refunds, letters, orders, transfers, branches, naps, waits, cancelled, mended, thrifty, grounded),
-    *(family, recalled, permits, undone, deployed),
+    *(family, recalled, permits, undone, deployed, forked),
 )
 """Every scenario."""

@@ -100,6 +100,14 @@ def offences(events: Sequence[e.Event], acts: Iterable[Act], undoable: Iterable[
     return found
 
 
+def concerning(run_id: str, events: Iterable[e.Event], acts: Iterable[Act]) -> list[Act]:
+    """The acts of a run, and of a fork also those of its origin that it has inherited."""
+    intents = {
+        (event.body.key, event.body.attempt) for event in events if isinstance(event.body, e.CallIntended)
+    }
+    return [act for act in acts if act.run_id == run_id or (act.key, act.attempt) in intents]
+
+
 def _order(before: e.Event | None, event: e.Event) -> Iterator[str]:
     if event.seq != (before.seq if before else 0) + 1:
         yield "the numbers have a gap"

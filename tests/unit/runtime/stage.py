@@ -26,7 +26,7 @@ from perdure.store.memory import MemoryStore
 from perdure.store.protocol import Appended, Batch, Store
 from perdure.store.sqlite import SQLiteStore
 from perdure.testing.clock import MovableClock
-from perdure.testing.oracle import Act, offences
+from perdure.testing.oracle import Act, concerning, offences
 
 RUN = "run-1"
 LEASE = 30.0
@@ -117,15 +117,7 @@ class Stage:
     async def blameless(self, *worlds: World, run_id: str = RUN, undoable: Sequence[str] = ()) -> None:
         """No law is broken between the journal and what the worlds saw. `undoable`: tools with an undo."""
         events = await self.events(run_id)
-        inherited = {
-            (event.body.key, event.body.attempt) for event in events if isinstance(event.body, e.CallIntended)
-        }
-        acts = [
-            act
-            for world in worlds
-            for act in world.acts
-            if act.run_id == run_id or (act.key, act.attempt) in inherited
-        ]
+        acts = concerning(run_id, events, [act for world in worlds for act in world.acts])
         found = offences(events, acts, undoable)
         assert found == [], found
 

@@ -20,7 +20,7 @@ from perdure.testing.crash.look import Look, look_all
 from perdure.testing.crash.promise import broken_promises
 from perdure.testing.crash.scenario import RUN_ID, Scenario
 from perdure.testing.kin import kin_offences
-from perdure.testing.oracle import Ending, made_again, offences, settled_paths
+from perdure.testing.oracle import Ending, concerning, made_again, offences, settled_paths
 
 LIVES = 4
 """A run that has not ended after so many lives that nobody killed does not end."""
@@ -122,7 +122,8 @@ class _Judge:
         else:
             if not seen.verification.ok:
                 found.append(seen.verification.what)
-            found += offences(seen.events, acts, self._trial.scenario.undoable)
+            of_it = concerning(run_id, seen.events, self._ground.outside.acts())
+            found += offences(seen.events, of_it, self._trial.scenario.undoable)
             found += misread(seen.events, seen.record)
             self._settled[run_id] = settled_paths(seen.events)
         self.add(where + what for what in found)

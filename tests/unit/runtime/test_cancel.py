@@ -121,12 +121,11 @@ async def test_wait_for_around_the_run_times_out_and_the_run_ends_later(stage: S
     slow = Slow(effect, plain=True)
     slow.loop = asyncio.get_running_loop()
     made = agent(one(slow.tool), slow.tool)
-    waiting = asyncio.create_task(asyncio.wait_for(stage.run(made), 0.05))
-    await slow.began.wait()
-    await asyncio.sleep(0.06)
-    slow.open.set()
+    running = asyncio.create_task(stage.run(made))
+    await slow.began.wait()  # else the patience could end before the call begins
+    slow.loop.call_later(0.02, slow.open.set)
     with pytest.raises(TimeoutError):
-        await waiting
+        await asyncio.wait_for(running, 0.01)
     assert (await stage.run(made)).unwrap() == "it"
     await stage.blameless(slow.world)
 

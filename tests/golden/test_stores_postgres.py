@@ -68,7 +68,8 @@ def _columns(url: str) -> list[tuple[object, ...]]:
             " ORDER BY 1, 2"
         ).fetchall()
         indexes = sql.execute(
-            "SELECT tablename, indexdef FROM pg_indexes WHERE tablename ~ '^perdure_' ORDER BY 1, 2"
+            "SELECT tablename, regexp_replace(indexdef, 'INDEX .* ON', 'INDEX ON') FROM pg_indexes"
+            " WHERE tablename ~ '^perdure_' ORDER BY 1, 2"  # the server names those of the parts as it likes
         ).fetchall()
     return [*columns, *indexes]
 

@@ -5,7 +5,7 @@ Nothing here writes or waits for a writer. It knows the tables; threads and erro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from perdure.errors import Damaged
@@ -148,9 +148,6 @@ def list_runs(connection: Connection, query: Query, sight: Sight) -> tuple[RunRo
         where.append("NOT r.terminal")
     if query.asks:
         where.append("r.asks")
-    if query.statuses:
-        where.append("r.status = ANY(%s::text[])")
-        values.append(list(query.statuses))
     if query.agent is not None:
         where.append("r.agent = %s")
         values.append(query.agent)
@@ -173,9 +170,24 @@ def list_runs(connection: Connection, query: Query, sight: Sight) -> tuple[RunRo
         where.append("(r.created_at, r.run_id) < (%s, %s)")
         values.extend(query.before)
     order = "ORDER BY r.created_at DESC, r.run_id DESC LIMIT %s"
-    sql = f"SELECT {COLUMNS} FROM perdure_run r WHERE {' AND '.join(where)} {order}"
-    found = connection.execute(sql.encode(), (*values, query.limit), binary=True)
+    parts, given = list[str](), list[Any]()
+    for clause, more in _of_statuses(query):
+        parts.append(f"(SELECT {COLUMNS} FROM perdure_run r WHERE {' AND '.join((*where, clause))} {order})")
+        given.extend((*values, *more, query.limit))
+    sql = f"SELECT * FROM ({' UNION ALL '.join(parts)}) r {order}"
+    found = connection.execute(sql.encode(), (*given, query.limit), binary=True)
     return sight.rows(connection, [Standing(*one_row) for one_row in found])
+
+
+def _of_statuses(query: Query) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """The parts of a list, each with an index of its own: a rare status is found among many others."""
+    if not query.statuses:
+        yield "true", ()
+        return
+    yield "NOT r.terminal AND r.status = ANY(%s::text[])", (list(query.statuses),)
+    if not (query.open_only or query.asks):
+        for status in dict.fromkeys(query.statuses):
+            yield "r.terminal AND r.status = %s", (status,)
 
 
 def sizes(connection: Connection, run_ids: Sequence[str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
--- The tables of a perdure store in one PostgreSQL schema, version 4.
+-- The tables of a perdure store in one PostgreSQL schema, version 5.
 --
 -- Every name begins with perdure_; a user's own tables may live beside them. Every table that grows with the runs is
 -- partitioned by a hash of run_id, and each of its keys begins with run_id, so that a run's rows lie together and the
@@ -63,8 +63,9 @@ CREATE INDEX perdure_run_lease ON perdure_run (lease_until) WHERE NOT terminal A
 CREATE INDEX perdure_run_holder ON perdure_run (holder) WHERE NOT terminal AND held;
 -- Lists, newest first.
 CREATE INDEX perdure_run_created ON perdure_run (created_at, run_id);
-CREATE INDEX perdure_run_open ON perdure_run (created_at, run_id) WHERE NOT terminal;
+CREATE INDEX perdure_run_open ON perdure_run (created_at, run_id, status) WHERE NOT terminal;
 CREATE INDEX perdure_run_asks ON perdure_run (created_at, run_id) WHERE NOT terminal AND asks;
+CREATE INDEX perdure_run_ended ON perdure_run (status, created_at, run_id) WHERE terminal;
 
 CREATE TABLE perdure_event (
     run_id      text    COLLATE "C" NOT NULL,

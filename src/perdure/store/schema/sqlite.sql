@@ -1,4 +1,4 @@
--- The tables of a perdure store in one SQLite file, version 4.
+-- The tables of a perdure store in one SQLite file, version 5.
 --
 -- Every name begins with perdure_; a user's own tables may live beside them. A key of an event, snapshot or message is
 -- one integer, run_no << 32 | number, so that a run's rows lie together and need no second index. Events are an
@@ -48,8 +48,9 @@ CREATE INDEX perdure_run_lease ON perdure_run (lease_until, wake_at) WHERE termi
 CREATE INDEX perdure_run_holder ON perdure_run (holder) WHERE terminal = 0 AND held = 1;
 -- Lists, newest first.
 CREATE INDEX perdure_run_created ON perdure_run (created_at, run_id);
-CREATE INDEX perdure_run_open ON perdure_run (created_at, run_id) WHERE terminal = 0;
+CREATE INDEX perdure_run_open ON perdure_run (created_at, run_id, status) WHERE terminal = 0;
 CREATE INDEX perdure_run_asks ON perdure_run (created_at, run_id) WHERE terminal = 0 AND asks = 1;
+CREATE INDEX perdure_run_ended ON perdure_run (status, created_at, run_id) WHERE terminal = 1;
 
 CREATE TABLE perdure_event (
     key    INTEGER PRIMARY KEY,             -- run_no << 32 | seq

@@ -5,7 +5,7 @@ Nothing here writes or waits for a writer. It knows the tables; threads and erro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -143,9 +143,6 @@ def list_runs(connection: apsw.Connection, query: Query, sight: Sight) -> tuple[
         where.append("terminal = 0")
     if query.asks:
         where.append("terminal = 0 AND asks = 1")
-    if query.statuses:
-        where.append(f"status IN ({', '.join('?' * len(query.statuses))})")
-        values.extend(query.statuses)
     if query.agent is not None:
         where.append("agent = ?")
         values.append(query.agent)
@@ -168,9 +165,24 @@ def list_runs(connection: apsw.Connection, query: Query, sight: Sight) -> tuple[
         where.append("(created_at, run_id) < (?, ?)")
         values.extend(query.before)
     order = "ORDER BY created_at DESC, run_id DESC LIMIT ?"
-    sql = f"SELECT {COLUMNS} FROM perdure_run WHERE {' AND '.join(where)} {order}"
-    rows = list(connection.execute(sql, (*values, query.limit)))
+    parts, given = list[str](), list[str | int]()
+    for clause, more in _of_statuses(query):
+        part = f"SELECT {COLUMNS} FROM perdure_run WHERE {' AND '.join((*where, clause))} {order}"
+        parts.append(f"SELECT * FROM ({part})")
+        given.extend((*values, *more, query.limit))
+    rows = list(connection.execute(f"{' UNION ALL '.join(parts)} {order}", (*given, query.limit)))
     return tuple(sight.row(standing_of(found)) for found in rows)
+
+
+def _of_statuses(query: Query) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The parts of a list, each with an index of its own: a rare status is found among many others."""
+    if not query.statuses:
+        yield "1", ()
+        return
+    yield f"terminal = 0 AND status IN ({', '.join('?' * len(query.statuses))})", query.statuses
+    if not (query.open_only or query.asks):
+        for status in dict.fromkeys(query.statuses):
+            yield "terminal = 1 AND status = ?", (status,)
 
 
 def sizes(connection: apsw.Connection, run_ids: Sequence[str]) -> dict[str, int]:

@@ -104,7 +104,8 @@ def _agrees(execution: Execution, branch: Branch, path: str, awaited: Awaited) -
     if wait is None:
         return
     execution.replay.asked(path)
-    if (wait.kind, wait.name) != (awaited.kind, awaited.name):
+    # A child is told by its agent and goal (`differs`): that of a fork's origin has another id.
+    if wait.kind != awaited.kind or (wait.kind != "child" and wait.name != awaited.name):
         detail = f"at {path} recorded {words(wait)}; the code {what}"
         execution.diverge(branch, wait.seq, Sides(path, words(wait), what, detail))
     if awaited.differs is not None and (sides := awaited.differs(wait)) is not None:

@@ -69,6 +69,10 @@ class Rerun:
         self._drive: Drive | None = None
         self._plain: Any = None
         self._step = agent.step_fn or plain_loop(agent)
+        # Of a fork: up to which event it was which run.
+        self._origins = [
+            (event.seq, event.body.run) for event in events if isinstance(event.body, e.RunForked)
+        ]
 
     async def begin(self) -> Difference | None:
         """Make the first state once more, of the recorded goal. Raises StateNewer for one from newer code."""
@@ -104,6 +108,7 @@ class Rerun:
         self.steps += 1
         try:
             drive = self._at(record)
+            drive.run_id = self._run_id(then.seq)
         except ShapeMismatch as error:
             now = f"{error.what}"
             detail = f"the state before step {then.number} no longer fits its type: {error.what}"
@@ -125,6 +130,10 @@ class Rerun:
         self._plain = record.state
         drive.journal.record = record
         return drive
+
+    def _run_id(self, seq: int) -> str:
+        """Which run it was that wrote this event."""
+        return next((run for until, run in self._origins if seq < until), self._past.row.run_id)
 
     def _brought_over(self, record: RunRecord) -> RunRecord | None:
         """The record with its state at today's version; None if no migrations lead there."""

@@ -111,6 +111,9 @@ class Simulation:
         self.steps = 0
         self.over = False
         self._agent = agent
+        forked = [event.seq for event in events if isinstance(event.body, e.RunForked)]
+        if forked and not given.at:  # what lies before is its origin's
+            given = replace(given, at=forked[-1])
         self._given = given
         self._events = events
         self._then = fold_all(RunRecord(), events, codec.decode)

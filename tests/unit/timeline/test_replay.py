@@ -12,6 +12,7 @@ import pytest
 
 from perdure import Agent, Approval, DeployPolicy, Personal, Principal, Retry, Runtime, Secret, fact, tool
 from perdure.errors import NoSuchRun, NotServed
+from perdure.journal import history
 from perdure.store.memory import MemoryStore
 from perdure.timeline.replayed import Difference, Replayed
 from perdure.timeline.replays import replay
@@ -617,3 +618,39 @@ def test_a_compacted_run_is_replayed_from_where_it_is_whole() -> None:
     found = asyncio.run(main(other))
     assert found.difference is not None
     assert (found.difference.step, found.difference.recorded) == (3, "look(at=2)")
+
+
+def test_a_fork_is_replayed_its_origins_steps_under_the_origins_id() -> None:
+    """Also in the step in which its origin's child had ended: the child is told by its agent and goal."""
+    child: Agent[Any, Any, Any] = Agent("child", state=dict, goal=int, start=lambda goal: {"n": goal})
+
+    @child.step
+    async def work(run: Any) -> None:
+        run.finish(run.state["n"] * 2)
+
+    async def step(run: Any) -> None:
+        log = run.state["log"]
+        if not log:
+            log.append(run.id)
+            log.append(await pay(len(run.id)))
+            return
+        log.append(await run.spawn(child, len(log)))
+        log.append(await look(len(log)))
+        run.finish(len(log))
+
+    async def main() -> None:
+        agent = clerk(step)
+        async with Runtime(MemoryStore(), [agent]) as place:
+            await place.run(agent, "r", "goal", check=False)
+            closed = [event.seq for event in await history(place.store, "r") if event.kind == "wait.closed"]
+            fork = await place.fork("r", closed[0], effects="redo", id="another-run")
+            outcome = await place.resume(fork.run_id, check=False)
+            assert outcome.status == "succeeded", outcome
+            found = await place.replay("another-run")
+            assert found.ok, found.told()
+            assert found.steps == 2
+            simulated = await place.simulate("another-run")
+            assert simulated.same, simulated
+            assert simulated.at == closed[0] + 1
+
+    asyncio.run(main())

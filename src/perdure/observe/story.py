@@ -99,7 +99,10 @@ class Story:
         number = driven.record.step + 1
         self._open = _Open(number)
         for event in own_events(driven.opening):  # what a fork has of its origin is in the origin's trace
-            self._fold(event)
+            if event.seq == driven.record.begun:
+                self._open.since = event.at
+            else:
+                self._fold(event)
         self._step, self._restarts = number, self._open.restarts  # as the engine sees them, ahead of the disk
 
     # -- what is going on

@@ -50,8 +50,9 @@ place_scope: ContextVar[Place | None] = ContextVar("perdure_place", default=None
 class Driven(Struct, frozen=True, eq=False):
     """A run that this process has claimed and loaded, before anything of it is carried on.
 
-    `record`: as it was found. `opening`: what its open step has recorded already, its large values left out.
-    `lost`: the owner before is gone without having given the lease back.
+    `record`: as it was found. `opening`: what its open step has recorded already, after the event with which
+    it began, large values left out; empty if that is nothing. `lost`: the owner before is gone without having
+    given the lease back.
     """
 
     run_id: str
@@ -128,10 +129,12 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 
 async def opening(store: Store, run_id: str, record: RunRecord) -> tuple[e.Event, ...]:
-    """What the open step has recorded so far; nothing if it cannot be read any more."""
+    """What the open step has recorded so far, after the event with which it began; nothing if it has recorded
+    nothing, or cannot be read any more.
+    """
     events: list[e.Event] = []
     try:
-        after = record.begun
+        after = record.begun - 1 if record.begun < record.seq else record.seq
         while after < record.seq and (page := await store.read(run_id, after)):
             events += [codec.unpack(item.data, e.Event) for item in page if item.seq <= record.seq]
             after = page[-1].seq

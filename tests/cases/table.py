@@ -122,6 +122,7 @@ HELD: dict[str, tuple[str, ...]] = {
     "O-046": (
         "tests/cases/test_async_cancel_block.py::a_step_that_blocks_its_loop_loses_no_slot",
         f"{_RUNTIME}/test_leases.py::a_loop_that_stands_still_is_told_with_its_stack",
+        "tests/unit/worker/test_processes.py::code_that_blocks_the_loop_loses_no_lease",
     ),
     "O-047": (
         f"{_STORE}/test_sqlite_forks.py::four_children_and_their_parent_write_and_read_their_own",
@@ -160,8 +161,14 @@ HELD: dict[str, tuple[str, ...]] = {
         f"{_STORE}/test_sqlite_workers.py::the_same_name_started_again_is_another_worker",
         f"{_STORE}/test_postgres_workers.py::the_same_name_started_again_is_another_worker",
     ),
-    "O-061": ("tests/cases/test_stuck_orphaned.py::a_killed_workers_place_is_free_again",),
-    "O-062": ("tests/cases/test_stuck_orphaned.py::a_worker_that_is_told_to_end_cancels_nothing",),
+    "O-061": (
+        "tests/cases/test_stuck_orphaned.py::a_killed_workers_place_is_free_again",
+        f"{_CONTRACT}/turns.py::a_place_of_a_key_is_free_when_its_lease_has_ended",
+    ),
+    "O-062": (
+        "tests/cases/test_stuck_orphaned.py::a_worker_that_is_told_to_end_cancels_nothing",
+        "tests/unit/worker/test_processes.py::a_worker_that_is_told_to_end_begins_no_call_and_lets_one_end",
+    ),
     "O-063": (f"{_RUNTIME}/test_budgets.py::five_calls_and_four_crashes_cost_five_calls",),
     "O-064": (
         "tests/cases/test_retry_budget.py::a_step_that_kills_its_worker_is_given_up",

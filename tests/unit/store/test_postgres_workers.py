@@ -257,3 +257,16 @@ await asyncio.sleep(0.3)
 row = await store.row("r")
 say("parent", row.seq, row.worker)
 """
+
+
+async def test_a_claim_that_gets_nothing_writes_nothing(tmp_path: Path) -> None:
+    """Else it would wake everybody who waits for a change, whoever made it among them."""
+    async with opened(PLACE.at(tmp_path)) as store:
+        await store.enlist("w1")
+        await store.claim(Claim("w1", 30))
+        seen = await store.changed(0, 0)
+        commits = (await store.stats()).commits
+        for _ in range(5):
+            assert await store.claim(Claim("w1", 30)) == ()
+        assert await store.changed(seen, 0) == seen
+        assert (await store.stats()).commits == commits

@@ -70,7 +70,10 @@ def told(process: object, word: str) -> None:
 
 
 async def test_a_worker_that_is_told_to_end_begins_no_call_and_lets_one_end(field: Field) -> None:
-    """In the middle of a step of two calls: the first has its receipt, the second was not begun."""
+    """In the middle of a step of two calls: the first has its receipt, the second was not begun.
+
+    Field case O-062.
+    """
     started(field)
     worker = field.worker()
     until(lambda: field.lines("paid") == ["1"], worker)
@@ -140,7 +143,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_code_that_blocks_the_loop_loses_no_lease(field: Field, kind: str) -> None:
-    """The lease moves on while the loop stands still, and the step is executed once."""
+    """The lease moves on while the loop stands still, and the step is executed once. Field case O-046."""
     field.program(BLOCKING)
     url = str(field.store) if kind == "sqlite" else new_database()
     process = field.process("app.py", url)

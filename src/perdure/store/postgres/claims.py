@@ -35,8 +35,8 @@ from perdure.store.protocol import NEVER, RESTORER, Claim, Claimed
 from perdure.store.standing import SEIZED_SECONDS, Standing, at_work, served
 from perdure.store.turns import Candidate, Lane, Turns, wants
 
-PARKED_AT_ONCE = 1000
-"""One claim sets aside at most so many runs whose key is full."""
+PARKED_AT_ONCE, PARKED_TOGETHER = 1000, 250
+"""One claim sets aside at most so many runs whose key is full, and looks at so many of a lane together."""
 
 _KINDS = """
     RECURSIVE kind (agent, version) AS (
@@ -269,8 +269,8 @@ class _Taken:
         if len(claimed) < self._claim.limit and self._bury():
             self.write()
             claimed += self._free(self._claim.limit - len(claimed))
-        if len(claimed) < self._claim.limit:
-            self._scan.heal(self._connection, self.now)
+        if len(claimed) < self._claim.limit and self._scan.heal(self._connection, self.now):
+            self.wrote = True
         return tuple(claimed)
 
     def _sweep(self) -> None:
@@ -285,14 +285,14 @@ class _Taken:
         lanes = [lane for lane in found if wants(claim, lane)]
         turns = self._turns(sorted({lane.agent for lane in lanes}), limit)
         claimed: list[Claimed] = []
-        passed = 0
+        passed, look = 0, turns.left
         while lanes and turns.left and passed < PARKED_AT_ONCE:
             lanes = [lane for lane in lanes if turns.room(lane.agent)]
             parked = self._parked
-            claimed += self._choose(turns, self._candidates(lanes, turns.left))
+            claimed += self._choose(turns, self._candidates(lanes, look))
             if self._parked == parked:
                 break
-            passed += self._parked - parked
+            passed, look = passed + self._parked - parked, max(turns.left, PARKED_TOGETHER)
         return claimed
 
     def write(self) -> None:
@@ -360,9 +360,9 @@ class _Taken:
         return Standing(*row)
 
     def _bury(self) -> bool:
-        dead = signs.look(self._connection, self.now, self._grace_seconds)
+        dead, noted = signs.look(self._connection, self.now, self._grace_seconds)
         buried = signs.bury(self._connection, dead, self.now) if dead else False
-        self.wrote = True  # whoever is missed was noted, perhaps
+        self.wrote = self.wrote or noted or buried  # a claim that wrote nothing wakes nobody, itself least
         return buried
 
 

@@ -34,7 +34,10 @@ from perdure.store.postgres.connection import (
 log = logging.getLogger("perdure.store")
 
 LOOK_SECONDS = 0.25
-"""How soon a change that nobody told of is noticed, and a death, by whoever waits."""
+"""How soon a change that nobody told of is noticed, and a death, by whoever waits and cannot listen."""
+
+LISTENING_SECONDS = 0.5
+"""The same for whoever listens: what is told wakes it at once."""
 
 IDLE_SECONDS = 5.0
 """How long the thread sleeps while nobody waits; a broken connection wakes it at once."""
@@ -160,7 +163,7 @@ class Ear:
                 self._answer(connection)
                 if self._lost:
                     self._come_back(connection)
-                if self._waiting and time.monotonic() - looked >= LOOK_SECONDS:
+                if self._waiting and time.monotonic() - looked >= self._pause:
                     looked = time.monotonic()
                     self._look(connection)
             self._hear(connection)
@@ -168,8 +171,12 @@ class Ear:
             for worker in self.own:
                 signs.leave(connection, worker)
 
+    @property
+    def _pause(self) -> float:
+        return LISTENING_SECONDS if self.state == "listening" else LOOK_SECONDS
+
     def _hear(self, connection: Connection) -> None:
-        seconds = LOOK_SECONDS if self._waiting or self._lost else IDLE_SECONDS
+        seconds = self._pause if self._waiting or self._lost else IDLE_SECONDS
         ready, _, _ = select.select([connection.fileno(), self._pipe[0]], [], [], seconds)
         if self._pipe[0] in ready:
             os.read(self._pipe[0], 4096)
@@ -185,7 +192,8 @@ class Ear:
         self._heard(one(connection.execute(_LOOK))[0])
         if self._only_looks:
             return
-        dead = set(signs.look(connection, self._now(connection), self._grace_seconds))
+        found, _ = signs.look(connection, self._now(connection), self._grace_seconds)
+        dead = set(found)
         if dead - self._told:
             self._heard(0)
         self._told = dead

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
+from psycopg import Cursor
 
-from perdure.store.postgres.connection import Connection
+from perdure.store.postgres.connection import Connection, Row
 from perdure.store.turns import Lane
 
 LOOKED_AT = 100
@@ -123,10 +124,11 @@ def park(connection: Connection, runs: Iterable[tuple[str, int, str, int]], now:
     return len(sure)
 
 
-def let_in(connection: Connection, keys: Iterable[str], now: int) -> None:
-    """Let those of the keys' parked runs be claimed for which there is a place."""
+def let_in(connection: Connection, keys: Iterable[str], now: int) -> Cursor[Row] | None:
+    """Let those of the keys' parked runs be claimed for which there is a place. None: there is no key."""
     if names := sorted(set(keys) - {""}):
-        connection.execute(_LET_IN, {"keys": names, "now": now})
+        return connection.execute(_LET_IN, {"keys": names, "now": now})
+    return None
 
 
 class Scan(Struct):
@@ -135,15 +137,16 @@ class Scan(Struct):
     after: str = ""
     _due: float = 0.0
 
-    def heal(self, connection: Connection, now: int) -> None:
-        """Look at the next keys, if it is time."""
+    def heal(self, connection: Connection, now: int) -> bool:
+        """Look at the next keys, if it is time. True if a run was let in."""
         if time.monotonic() < self._due:
-            return
+            return False
         self._due = time.monotonic() + HEAL_SECONDS
         values = {"after": self.after, "most": HEALED_AT_ONCE}
         keys = [key for (key,) in connection.execute(_NEXT_KEYS, values)]
         self.after = keys[-1] if len(keys) == HEALED_AT_ONCE else ""
-        let_in(connection, keys, now)
+        healed = let_in(connection, keys, now)
+        return healed is not None and healed.rowcount > 0
 
 
 def awaited(connection: Connection) -> list[tuple[str, Lane]]:

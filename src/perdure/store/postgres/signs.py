@@ -55,15 +55,20 @@ def silent(connection: Connection) -> frozenset[str]:
     return frozenset(row[0] for row in connection.execute(_UNLOCKED))
 
 
-def look(connection: Connection, now: int, grace_seconds: float) -> dict[str, int]:
-    """The dead, with their locks. Who is missed for the first time is noted, and may still come back."""
+def look(connection: Connection, now: int, grace_seconds: float) -> tuple[dict[str, int], bool]:
+    """The dead, with their locks; and whether something was noted.
+
+    Who is missed for the first time is noted, and may still come back.
+    """
     dead: dict[str, int] = {}
+    noted = False
     for worker, key, missed_at in connection.execute(_UNLOCKED).fetchall():
         if missed_at is None:
             connection.execute(_MISS, (now, worker))
+            noted = True
         elif now - missed_at >= grace_seconds * SECOND:
             dead[worker] = key
-    return dead
+    return dead, noted
 
 
 def ends(connection: Connection, grace_seconds: float) -> dict[str, int]:

@@ -58,8 +58,10 @@ _SEIZE = """
 """
 _BURY = "UPDATE perdure_run SET held = 0, died = 1 WHERE terminal = 0 AND held = 1 AND holder = ?"
 
-PARKED_AT_ONCE = 1000
-"""One claim sets aside at most so many runs whose key is full, so that the next process's turn comes soon."""
+PARKED_AT_ONCE, PARKED_TOGETHER = 1000, 250
+"""One claim sets aside at most so many runs whose key is full, so that the next process's turn comes soon; it
+looks at so many of a lane together.
+"""
 
 
 class Claims:
@@ -115,9 +117,9 @@ class Claims:
     def _free(self, claim: Claim, turns: Turns[int]) -> list[Claimed]:
         """Claim what is free; runs whose key is full are parked on the way."""
         claimed: list[Claimed] = []
-        parked = 0
+        parked, look = 0, turns.left
         while turns.left and parked < PARKED_AT_ONCE:
-            chosen, full = turns.take(self._candidates(claim, turns))
+            chosen, full = turns.take(self._candidates(claim, turns, look))
             claimed += [self._take(claim, self._tx.find_no(one.name)) for one in chosen]
             for one in full:
                 entry = self._tx.find_no(one.name)
@@ -125,12 +127,12 @@ class Claims:
                 self._tx.changed(entry)
             if not full:
                 break
-            parked += len(full)
+            parked, look = parked + len(full), max(turns.left, PARKED_TOGETHER)
             self._tx.flush()
         return claimed
 
-    def _candidates(self, claim: Claim, turns: Turns[int]) -> list[Candidate[int]]:
-        connection, now, limit = self._tx.connection, self._tx.now, turns.left
+    def _candidates(self, claim: Claim, turns: Turns[int], limit: int) -> list[Candidate[int]]:
+        connection, now = self._tx.connection, self._tx.now
         found: list[Candidate[int]] = []
         for lane in lanes(connection, claim):
             if not turns.room(lane.agent):

@@ -163,6 +163,7 @@ class TurnPromises(Promises):
 
     @promise
     async def test_a_place_of_a_key_is_free_when_its_lease_has_ended(self, trial: Trial) -> None:
+        """Field case O-061."""
         for name in ("first", "second", "third"):
             await trial.store.create(replace(new_run(name), placement=CUSTOMER))
             trial.clock.advance(1)

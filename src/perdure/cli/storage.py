@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from perdure.cli.options import Options
-from perdure.codec.sealed import Vault
 from perdure.errors import AmbiguousRun, BadPoint, NoStore, NoSuchRun, StoreReadOnly, StoreUnavailable
-from perdure.runtime.vaults import enter
+from perdure.runtime.vaults import enter, vault_for_look
 from perdure.store import open_store
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.plain import clean
@@ -87,7 +86,7 @@ async def _exported(path: Path, *, look: bool) -> Store:
 async def find(store: Store, text: str, *, whole: bool = False) -> RunRow:
     """The run of this id, as `found`; from here on its personal data is shown as [personal], or [erased]."""
     row = await _found(store, text, whole=whole)
-    enter(Vault(row.run_id, await store.key(row.run_id)))
+    enter(await vault_for_look(store, row.run_id))
     return row
 
 

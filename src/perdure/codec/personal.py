@@ -93,4 +93,14 @@ register(Personal, _sealed)
 
 def opened(sealed: Sealed) -> Personal[Any]:
     """What was sealed, as plain data. Raises KeyMissing, PersonalErased, Damaged."""
-    return Personal(decode(vault_here().unseal(sealed)))
+    return Personal(_within(decode(vault_here().unseal(sealed))))
+
+
+def _within(plain: Any) -> Any:
+    """The same with what is sealed inside it opened too."""
+    kind = type(plain)
+    if kind is Sealed:
+        return opened(plain)
+    if kind is dict:
+        return {_within(key): _within(item) for key, item in plain.items()}
+    return kind([_within(item) for item in plain]) if kind in (list, tuple, set, frozenset) else plain

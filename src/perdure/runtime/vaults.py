@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.codec.sealed import KEY_BYTES, Sealed, Seen, Vault, vault_scope
+from perdure.errors import ExtraMissing, KeyMissing
+from perdure.runtime.master import unwrapped, wrapped
 from perdure.state import events as e
 from perdure.store.protocol import Inbound, Store
 
@@ -22,11 +24,22 @@ from perdure.store.protocol import Inbound, Store
 async def vault_of(store: Store, run_id: str, *, make: bool = False) -> Vault | None:
     """The vault of a run; None while this process knows no personal data. `make`: a key, if it has none.
 
-    Raises RunGone where a key would be made for a run that was dropped.
+    Raises RunGone where a key would be made for a run that was dropped, KeyMissing where its master key is
+    not here.
     """
     if not Seen.personal:
         return None
-    return Vault(run_id, await store.key(run_id, secrets.token_bytes(KEY_BYTES) if make else b""))
+    new = wrapped(secrets.token_bytes(KEY_BYTES)) if make else b""
+    return Vault(run_id, unwrapped(run_id, await store.key(run_id, new)))
+
+
+async def vault_for_look(store: Store, run_id: str) -> Vault:
+    """The vault of a run that is only looked at: one without a key where this process has none for it."""
+    data = await store.key(run_id)
+    try:
+        return Vault(run_id, unwrapped(run_id, data))
+    except (KeyMissing, ExtraMissing):
+        return Vault(run_id, None)
 
 
 def entered(vault: Vault | None) -> AbstractContextManager[None]:

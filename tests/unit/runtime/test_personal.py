@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 import perdure
 from perdure import Agent, Change, Personal, Principal
 from perdure.agent import Held, Waiting
-from perdure.errors import EraseRefused, KeyMissing, OtherGoal, PersonalErased
+from perdure.errors import BadSetting, EraseRefused, KeyMissing, OtherGoal, PersonalErased
 from perdure.journal import verify
 from perdure.state import events as e
 from perdure.store.protocol import Query
@@ -273,3 +275,44 @@ async def test_a_family_that_goes_on_is_not_erased(memory: Stage) -> None:
             await place.erase(RUN)
         assert (await place.erase(RUN, dry_run=True)).open == (RUN,)
     assert await memory.store.key(RUN)
+
+
+async def test_a_master_key_wraps_the_keys_of_runs(
+    memory: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The store has a wrapped key; a new master is put in front; another one is an error that names it."""
+
+    async def step(run: Any) -> None:
+        if "name" not in run.state:
+            run.state["name"] = Personal(NAME)
+            return
+        await run.wait("go", timeout=HOUR)
+        run.finish(run.state["name"].reveal())
+
+    made = agent(step)
+    first, second = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
+    (tmp_path / "key").write_text(f"{second}\n")
+    monkeypatch.setenv("PERDURE_KEY", first)
+    assert isinstance(await memory.run(made), Waiting)
+    key = await memory.store.key(RUN)
+    assert key is not None
+    assert len(key) > 32
+    for wrong in (second, f"file:{tmp_path / 'key'}"):
+        monkeypatch.setenv("PERDURE_KEY", wrong)
+        async with memory.runtime(made) as place:
+            with pytest.raises(KeyMissing, match=r"K603.*wrapped by the master key [0-9a-f]{16}"):
+                await place.signal(RUN, "go")
+    for broken in ("short", "file:/no/such/file", "!" * 44):
+        monkeypatch.setenv("PERDURE_KEY", broken)
+        async with memory.runtime(made) as place:
+            with pytest.raises(BadSetting, match="PERDURE_KEY") as refused:
+                await place.signal(RUN, "go")
+            assert "!!!!" not in str(refused.value)
+    monkeypatch.setenv("PERDURE_KEY", f"file:{tmp_path / 'key'},{first}")
+    async with memory.runtime(made) as place:
+        await place.signal(RUN, "go")
+    assert (await memory.run(made)).unwrap() == NAME
+    await memory.run(made, run_id="two")
+    two = await memory.store.key("two")
+    assert two is not None
+    assert two[1:9] != key[1:9], "new runs are under the first master"

@@ -9,7 +9,21 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import ahead, crowd, disk, hands, loading, past, starting, states, steps, store, stored, waiting
+from bench import (
+    ahead,
+    crowd,
+    disk,
+    hands,
+    keeping,
+    loading,
+    past,
+    starting,
+    states,
+    steps,
+    store,
+    stored,
+    waiting,
+)
 from bench.room import Room
 from bench.table import HERE, about, publish, record, save, text
 
@@ -19,6 +33,7 @@ PARTS = {
     "disk": disk.measure,
     "crowd": crowd.measure,
     "loading": loading.measure,
+    "keeping": keeping.measure,
     "starting": starting.measure,
     "waiting": waiting.measure,
     "store": store.measure,

@@ -14,6 +14,7 @@ from perdure.runtime.boundary import BOUNDARIES
 from perdure.testing.crash.kill import TOLD
 from perdure.testing.crash.pool import Tally, sweep_all
 from tests.crash import scenarios
+from tests.crash.keeping import BOUNDARIES as KEEPING
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
@@ -47,7 +48,11 @@ def test_nothing_is_lost_repeated_or_hidden(tally: Tally) -> None:
     assert tally.unknowns > 100
 
 
-@pytest.mark.parametrize("boundary", [*BOUNDARIES, TOLD])
+ELSEWHERE = {name for names in KEEPING.values() for name in names}
+"""Boundaries of work with no agent alive, killed at by tests/crash/test_keeping.py."""
+
+
+@pytest.mark.parametrize("boundary", [*(name for name in BOUNDARIES if name not in ELSEWHERE), TOLD])
 def test_every_boundary_was_killed_at(tally: Tally, boundary: str) -> None:
     """A boundary that no scenario reaches is not tested."""
     assert tally.hit[boundary] > 0, BOUNDARIES.get(boundary)

@@ -24,12 +24,12 @@ from perdure import codec
 from perdure.codec import frame
 from perdure.errors import Damaged, NewerFormat
 from perdure.journal import history, load, past, verify
-from perdure.state.events import Event
+from perdure.state.events import Event, RunFinished
 from perdure.state.fold import fold_all
 from perdure.state.record import RunRecord
 from perdure.store import SQLiteStore
 from perdure.store.memory import MemoryStore
-from perdure.store.protocol import GENESIS, Batch, Claim, NewRun, Snapshot, Store, Stored
+from perdure.store.protocol import GENESIS, Batch, Claim, NewRun, RowChange, Snapshot, Store, Stored
 from tests.bad_input.bench import perdure
 from tests.laws.programs import draw_program
 from tests.laws.world import Chances, World
@@ -59,9 +59,19 @@ async def fill(store: Store, run_id: str, kept: Kept) -> None:
     await store.create(NewRun(run_id, "interpreter", "1", "held", (events[0],)))
     [claimed] = await store.claim(Claim("w", 60.0, run_id=run_id))
     newest = snapshots[-1] if snapshots else None
-    await store.append(
-        Batch(run_id, claimed.row.epoch, 1, events=tuple(events[1:]), snapshot=newest, release=True)
-    )
+    ended = end_of(events)
+    change = None if ended is None else RowChange(status=ended, terminal=True)
+    batch = Batch(run_id, claimed.row.epoch, 1, tuple(events[1:]), change, newest)
+    await store.append(replace(batch, release=True))
+
+
+def end_of(events: list[Stored]) -> str | None:
+    """How the run ended, if it has; an event of a newer format tells nothing."""
+    try:
+        body = codec.unpack(events[-1].data, Event).body
+    except NewerFormat:
+        return None
+    return body.status if isinstance(body, RunFinished) else None
 
 
 def flipped(data: bytes, bit: int) -> bytes:

@@ -43,17 +43,17 @@ async def cut(store: Store, row: RunRow, upto: int | None, keep: Keep) -> Cut:
     whole = [await _whole(event, store, row.run_id) for event in raw]
     if upto is None:
         upto = row.seq if row.terminal else fold_all(first.record, whole, codec.decode).begun
-    if upto <= first.seq:
+    if upto < first.seq:
         return Cut(first.seq)
     count = upto - first.seq
     record, concrete = _folded(first.record, raw[:count], whole[:count])
     early = [*first.kept, *concrete]
     kept = abridged(early, keep)
-    if len(kept) >= len(early) and keep == "audit":
+    if len(kept) >= len(early):
         return Cut(first.seq)
     keys = tuple(dict.fromkeys((*first.keys, *keys_of(early))))
     left = Abridged(upto, store.now(), upto - len(kept), keys, tuple(map(codec.pack, kept)))
-    digest = digests[count - 1]
+    digest = digests[count - 1] if count else first.digest
     compaction = Compaction(
         row.run_id,
         pack_snapshot(record, digest),

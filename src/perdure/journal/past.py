@@ -99,6 +99,8 @@ async def restore(store: Store, loaded: Loaded) -> Past:
         raise Damaged(
             f"run {run_id} ends at event {record.seq}, its row says {loaded.row.seq}", run_id=run_id
         )
+    if (what := misfit(loaded.row, record)) is not None:
+        raise Damaged(f"run {run_id}: {what}", run_id=run_id)
     LOAD_COSTS.learn_events(len(stored), SYSTEM.monotonic() - began)
     return Past(
         loaded.row,
@@ -111,6 +113,20 @@ async def restore(store: Store, loaded: Loaded) -> Past:
         tail_bytes=sum(len(item.data) for item in stored),
         older_seq=loaded.older,
     )
+
+
+def misfit(row: RunRow, record: RunRecord) -> str | None:
+    """What a run's row says that its events do not; None if they agree in all that is not the store's own."""
+    ended = record.ended
+    if row.agent != record.agent:
+        return f"its row is of agent {row.agent}, its events are of {record.agent}"
+    if row.parent != record.parent:
+        return f"its row names the parent {row.parent}, its events {record.parent}"
+    if row.terminal != (ended is not None):
+        return f"its row says {row.status}, its events that it has {'' if ended else 'not '}ended"
+    if ended is not None and row.status != ended:
+        return f"its row says {row.status}, its events that it ended as {ended}"
+    return None
 
 
 async def _folded(
@@ -417,6 +433,8 @@ async def _verified(store: Store, run_id: str) -> Verification:
                     raise Damaged(f"the snapshot at event {record.seq} differs from the fold", seq=record.seq)
         if record.seq < row.seq or not record.seq:
             raise Damaged(f"event {record.seq + 1} is missing", seq=record.seq + 1)
+        if record.seq == row.seq and (what := misfit(row, record)) is not None:
+            raise Damaged(what, seq=record.seq)
     except NoSuchRun:
         raise
     except NewerFormat as newer:

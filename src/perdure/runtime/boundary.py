@@ -73,6 +73,13 @@ BOUNDARIES: dict[str, str] = {
     "run.hold": "a hold is about to be made durable",
     "run.finish": "the end is about to be made durable",
     "run.finished": "the end is durable, its caller does not know yet",
+    "compact.write": "a run's early past is folded and abridged, nothing of it is taken away",
+    "compact.done": "it is taken away, its caller does not know yet",
+    "prune.write": "what a run leaves behind is gathered, the run is there",
+    "prune.done": "the run is removed, its caller does not know yet",
+    "import.write": "an exported run is checked, nothing of it is written",
+    "import.done": "the run is written, its messages are not sent on",
+    "import.sent": "a message that the run had not taken is sent on",
 }
 """Every boundary and what holds there."""
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from perdure import codec
 from perdure.errors import Damaged, ImportConflict, NoSuchRun, NotABundle, RunGone
 from perdure.journal import gathered, load
+from perdure.runtime.boundary import reached
 from perdure.runtime.rowinfo import row_info
 from perdure.state import events as e
 from perdure.state.fold import fold
@@ -151,7 +152,9 @@ async def adopt(store: Store, bundle: Bundle) -> tuple[RunRow, bool]:
     if not bundle.terminal:
         await _with_its_children(store, bundle, record)
         new = _held(new, record, bundle, store.now())
+    reached("import.write")
     row, fresh = await store.create(new)
+    reached("import.done")
     if not fresh and not await _same_past(store, row, bundle):
         raise ImportConflict(
             f"{store.url} has a run {clean(bundle.run_id)} already, with another past", run_id=bundle.run_id
@@ -236,6 +239,7 @@ async def _send_on(store: Store, bundle: Bundle) -> None:
     for item in bundle.inbox:
         if item.kind not in DECISIONS:
             await store.deliver(_message(bundle, item))
+            reached("import.sent")
 
 
 def _message(bundle: Bundle, item: Inbound) -> Message:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from perdure.errors import BadPoint, RunOpen, SeqConflict
 from perdure.journal import Keep, cut
+from perdure.runtime.boundary import reached
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.plain import clean
 
@@ -52,12 +53,14 @@ async def compacted(
         before = (await store.sizes([run_id])).get(run_id, 0)
         if found.compaction is None or dry_run:
             return Compacted(run_id, found.upto, found.removed, before if dry_run else 0)
+        reached("compact.write")
         try:
             await store.compact(found.compaction)
             break
         except SeqConflict:  # its owner has gone on meanwhile
             if attempt == TRIES:
                 raise
+    reached("compact.done")
     after = (await store.sizes([run_id])).get(run_id, 0)
     return Compacted(run_id, found.upto, found.removed, before - after)
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 from perdure import codec
 from perdure.errors import Damaged, NewerFormat, NoSuchRun, RunGone
 from perdure.journal import Keep, accounted, keys_of, retold
+from perdure.runtime.boundary import reached
 from perdure.state import events as e
 from perdure.state.fork import own_events
 from perdure.state.record import TERMINAL
@@ -164,7 +165,10 @@ async def prune(
         nonlocal removed
         for row in waiting:  # one iterator for all: each takes the next one
             try:
-                await store.drop(row.run_id, await _tombstones(store, row, keep))
+                left = await _tombstones(store, row, keep)
+                reached("prune.write")
+                await store.drop(row.run_id, left)
+                reached("prune.done")
                 removed += 1
             except RunGone:
                 pass

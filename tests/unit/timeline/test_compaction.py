@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from perdure.timeline.moment import origins
 from perdure.timeline.place import parsed
 from perdure.timeline.pruning import epitaph_of, named, prune
 
-LARGE = "x" * 300_000
+LARGE = random.Random(1).randbytes(400_000).hex()
 
 
 def desk(undone: list[tuple[int, str]], *, steps: int = 6) -> Agent[Any, Any, Any]:
@@ -93,7 +94,7 @@ async def test_what_it_did_is_undone_though_its_events_are_gone(runtime: Runtime
             (4, "paid 4"),
             (3, "paid 3"),
             (2, "paid 2"),
-            (1, "xxxxxx"),
+            (1, LARGE[:6]),
             (0, "paid 0"),
         ]
 
@@ -149,6 +150,7 @@ async def test_only_the_keys_of_an_ended_run_may_be_kept(runtime: Runtime) -> No
             event.body.key for event in await history(store, "r") if isinstance(event.body, e.CallIntended)
         }
         await runtime.compact("r")
+        assert store._runs["r"].blobs
         await runtime.compact("r", keep="keys")
         assert (await load(store, "r")).record.ended is not None
         assert store._runs["r"].blobs == {}

@@ -45,16 +45,21 @@ SHIFT = 32
 MASK = (1 << SHIFT) - 1
 """The number in a key."""
 
-COLUMNS = (
+_TEXTS = ("run_id", "agent", "version", "parent", "status", "holder", "queue", "tags", "limit_key")
+_NAMES = (
     "run_no, run_id, agent, version, parent, created_at, status, due_at, info, updated_at, terminal, epoch,"
     " holder, held, died, lease_until, claims, inbox, pending, asks, seq_floor, queue, tags, priority,"
-    " limit_key, key_limit, parked_at, floor,"
-    f" (SELECT key & {MASK} FROM perdure_event"
+    " limit_key, key_limit, parked_at, floor"
+)
+COLUMNS = (
+    ", ".join(f"CAST({one} AS BLOB)" if one in _TEXTS else one for one in _NAMES.split(", "))
+    + f", (SELECT key & {MASK} FROM perdure_event"
     f" WHERE key > run_no << {SHIFT} AND key <= run_no << {SHIFT} | {MASK} ORDER BY key DESC LIMIT 1)"
 )
 """What is read of a run, in the order of `standing_of`.
 
-The last event's number comes from its events, and is never below the one that the row had when it was last
+Texts come as their bytes: one that is damaged is the matter of its own run, not of a whole list. The last
+event's number comes from its events, and is never below the one that the row had when it was last
 written: a run whose newest events were lost since then is seen to end too early.
 """
 
@@ -184,7 +189,7 @@ class Transaction:
     def find_no(self, run_no: int) -> Entry:
         """A run's entry by its number, which must be there."""
         row: Any = self.connection.execute(_FIND_NO, (run_no,)).fetchone()
-        return self._entries.get(row[1]) or self._enter(row)
+        return self._entries.get(_text(row[1])) or self._enter(row)
 
     def _enter(self, row: Any) -> Entry:
         entry = Entry(row[0], standing_of(row))
@@ -505,18 +510,18 @@ class Transaction:
 def standing_of(row: Any) -> Standing:
     """A row in the order of COLUMNS."""
     return Standing(
-        run_id=row[1],
-        agent=row[2],
-        version=row[3],
-        parent=row[4],
+        run_id=_text(row[1]),
+        agent=_text(row[2]),
+        version=_text(row[3]),
+        parent=None if row[4] is None else _text(row[4]),
         created_at=row[5],
-        status=row[6],
+        status=_text(row[6]),
         due_at=row[7],
         info=row[8],
         updated_at=row[9],
         terminal=bool(row[10]),
         epoch=row[11],
-        holder=row[12],
+        holder=None if row[12] is None else _text(row[12]),
         held=bool(row[13]),
         died=bool(row[14]),
         lease_until=row[15],
@@ -525,14 +530,19 @@ def standing_of(row: Any) -> Standing:
         pending=row[18],
         asks=bool(row[19]),
         seq=max(row[20], row[28] or 0),
-        queue=row[21],
-        tags=row[22],
+        queue=_text(row[21]),
+        tags=_text(row[22]),
         priority=row[23],
-        limit_key=row[24],
+        limit_key=_text(row[24]),
         key_limit=row[25],
         parked_at=row[26],
         floor=row[27],
     )
+
+
+def _text(data: bytes) -> str:
+    """A text; what cannot be one is told by escapes, which no run was ever written with."""
+    return data.decode("utf-8", "backslashreplace")
 
 
 def sharing(connection: apsw.Connection, run_id: str) -> tuple[str, ...]:

@@ -25,8 +25,11 @@ CHECKPOINT_RETRY_SECONDS = 0.5
 RECLAIM_SECONDS = 1.0
 """On a full disk the log is emptied to make room, at most this often."""
 
-PAGES_GIVEN_BACK = 2000
-"""After a removal the file shrinks by so many pages at most, so that the other processes' turns come soon."""
+PAGES_GIVEN_BACK = 500
+"""After a removal the file shrinks by so many pages at a time, so that others' turns come soon …"""
+
+GIVEN_BACK_SECONDS = 0.25
+"""… and not more often than this, so that removals share the work of it."""
 
 _SHORTLY_MS = 200
 
@@ -61,6 +64,7 @@ class Wal:
         self._checked_pages = 0
         self._checked_at = 0.0
         self._emptied_at = -RECLAIM_SECONDS
+        self._given_back_at = 0.0
 
     def count(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         """SQLite's hook: after each commit the log has so many pages."""
@@ -70,7 +74,10 @@ class Wal:
     def due(self) -> bool:
         """Whether it is time to bring it home."""
         blocked = self._blocked_since is not None
-        if self.freed or (blocked and time.monotonic() - self._checked_at >= CHECKPOINT_RETRY_SECONDS):
+        now = time.monotonic()
+        if self.freed and now - self._given_back_at >= GIVEN_BACK_SECONDS:
+            return True
+        if blocked and now - self._checked_at >= CHECKPOINT_RETRY_SECONDS:
             return True
         if self._pages < self._checked_pages:
             self._checked_pages = 0
@@ -83,9 +90,8 @@ class Wal:
             if not self._fits(connection):
                 self._checked_pages = self._pages
                 return
-            if self.freed:
-                self.freed = False
-                connection.execute(f"PRAGMA incremental_vacuum({PAGES_GIVEN_BACK})").fetchall()
+            if self.freed and self._checked_at - self._given_back_at >= GIVEN_BACK_SECONDS:
+                self.give_back(connection)
             total, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:  # another process is at it
             self._checked_pages = self._pages
@@ -99,6 +105,15 @@ class Wal:
             self._blocked_since = None
         elif self._blocked_since is None:
             self._blocked_since = time.monotonic()
+
+    def give_back(self, connection: apsw.Connection) -> None:
+        """Give some of the free pages back to the disk; `freed` tells whether there are more. Raises apsw's
+        errors.
+        """
+        self._given_back_at = time.monotonic()
+        free: int = connection.pragma("freelist_count")
+        connection.execute(f"PRAGMA incremental_vacuum({PAGES_GIVEN_BACK})").fetchall()
+        self.freed = free > PAGES_GIVEN_BACK
 
     def empty(self, connection: apsw.Connection) -> bool:
         """Make room by emptying it; True if it was emptied just now."""

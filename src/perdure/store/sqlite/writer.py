@@ -544,8 +544,24 @@ class Writer:
         leave_to_parent(self.connection, self.place.path, still=self.still)
         self.connection = None
 
+    def _gave_back(self, turn: Turn) -> bool:
+        """Give some of what removals have freed back to the disk, in a turn of its own."""
+        if self.connection is None or not turn.take_within(TURN_PATIENCE_SECONDS):
+            return False
+        try:
+            with self.quiet:
+                self._wal.give_back(self.connection)
+        except apsw.Error as error:
+            log.info("%s: free pages stay in the file: %s", self.place.path, error)
+            return False
+        finally:
+            turn.give()
+        return True
+
     def _end(self, turn: Turn) -> None:
         self._signs.remove_own()
+        while self._wal.freed and self._gave_back(turn):
+            pass
         taken = turn.take_within(TURN_PATIENCE_SECONDS)
         with self.quiet:
             self._disconnect()

@@ -585,12 +585,9 @@ def _check_sizes(patch: tuple[e.Op, ...], most: int) -> None:
         values = op.values if isinstance(op, e.Splice) else (op.value,) if isinstance(op, e.Set) else ()
         for value in values:
             if type(value) is bytes and len(value) > most:
-                raise NotStorable(
-                    f"a change at {_place(op)} has {len(value)} bytes; the store takes at most {most}",
-                    remedy="keep the large thing elsewhere (a file, an object store) and its address here",
-                    path=_place(op),
-                    type_name="",
-                )
+                what = f"a change at {_place(op)} has {len(value)} bytes; the store takes at most {most}"
+                remedy = "keep the large thing elsewhere (a file, an object store), its address in the state"
+                raise NotStorable(what, remedy=remedy, path=_place(op), type_name="")
 
 
 def _check_leaks(patch: tuple[e.Op, ...]) -> None:

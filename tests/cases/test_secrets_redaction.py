@@ -95,7 +95,7 @@ async def test_a_key_is_nowhere_but_in_the_environment(field: Field, monkeypatch
     shown = "".join(out + complaint for _, out, complaint in looks)
     assert "SHOP_KEY" in shown
     places = {
-        "store": await whole(field.store),
+        "store": await whole(field.file),
         "log": (field.folder / "log").read_bytes(),
         "looks": shown.encode(),
         "export": (field.folder / "r.perdure").read_bytes(),
@@ -111,7 +111,7 @@ async def test_what_was_erased_is_in_no_file(field: Field) -> None:
     """O-092: in state, a large value and a child; after the erasure nothing is left, and all verifies."""
     field.program(PERSONAL)
     assert said(field.process("app.py")) == "succeeded"
-    assert b"MARKER" not in await whole(field.store)
+    assert b"MARKER" not in await whole(field.file)
     store = SQLiteStore(field.store)
     await store.open()
     keys = [await store.key(run_id) for run_id in ("r", "r.1:1")]
@@ -130,7 +130,7 @@ async def test_what_was_erased_is_in_no_file(field: Field) -> None:
         assert (code, complaint) == (0, "")
         assert out.startswith("erased 2 runs; " + ("2 with" if first else "0 with"))
     assert field.perdure("export", "r", "r.perdure", *at)[0] == 0
-    data = await whole(field.store) + (field.folder / "r.perdure").read_bytes()
+    data = await whole(field.file) + (field.folder / "r.perdure").read_bytes()
     assert b"MARKER" not in data
     for key in keys:
         assert key is not None
@@ -159,4 +159,4 @@ def test_the_search_finds_what_is_there(field: Field) -> None:
         PERSONAL.replace("Personal[str]", "str").replace("Personal(", "str(").replace(".reveal()", "")
     )
     assert said(field.process("app.py")) == "succeeded"
-    assert b"MARKER of Ada" in asyncio.run(whole(field.store))
+    assert b"MARKER of Ada" in asyncio.run(whole(field.file))

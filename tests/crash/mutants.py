@@ -17,7 +17,18 @@ from perdure import codec
 from perdure.agent import Call
 from perdure.journal import Fences, live
 from perdure.recovery import verdicts
-from perdure.runtime import calls, drive, identity, premises, reconcile, rights, runner, senders, undos
+from perdure.runtime import (
+    calls,
+    drive,
+    identity,
+    premises,
+    reconcile,
+    rights,
+    runner,
+    senders,
+    standins,
+    undos,
+)
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.execution import Execution
@@ -286,6 +297,36 @@ def open_step_not_undone() -> None:
         return plan([event for event in events if event.seq <= last], undoable)
 
     _patch(undos, "planned", short)
+
+
+def fork_in_two() -> None:
+    """A fork's copy of the past is one write, and what makes it a run of its own the next."""
+    create = SQLiteStore.create
+
+    async def apart(self: Any, run: Any) -> Any:
+        place = next((n for n, item in enumerate(run.events) if b"run.forked" in item.data), 0)
+        if not place:
+            return await create(self, run)
+        row, fresh = await create(self, replace(run, events=run.events[:place]))
+        reached("fork.created")
+        if fresh:
+            await self.append(Batch(run.run_id, row.epoch, place, run.events[place:]))
+        return row, fresh
+
+    _patch(SQLiteStore, "create", apart)
+
+
+def origins_results_forgotten() -> None:
+    """What is decided about a call of a fork is not written down: whoever comes next makes the call."""
+
+    async def forgetful(wanted: Any) -> bool:
+        fork = wanted.execution.record.fork
+        if fork is None or wanted.path in fork.asked:
+            return False
+        return await stand_in(wanted)
+
+    stand_in = standins.stand_in
+    _patch(standins, "stand_in", forgetful)
 
 
 def migration_apart() -> None:

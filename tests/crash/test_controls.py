@@ -36,6 +36,8 @@ MUTANTS = {
     "facts_fresh_for_ever": ("grounded", "run.suspended"),
     "undo_taken_for_done": ("undone", "call.act"),
     "open_step_not_undone": ("undone", "undo.done"),
+    "fork_in_two": ("forked", "fork.created"),
+    "origins_results_forgotten": ("forked", "effect.decided"),
     "rights_not_asked_again": ("permits", "authorize.answered"),
 }
 """Each mutant, the scenario that it is tried on, and the boundaries where it must show."""

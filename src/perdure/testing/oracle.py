@@ -136,7 +136,7 @@ def _event(book: _Book, event: e.Event) -> Iterator[str]:
         case e.CallLate(used=True):
             yield from _must_be(book, body.path, "open", "unknown", "not_done")
             book.lives[body.path].standing = body.outcome
-        case e.RunForked() | e.EffectDecided():
+        case e.RunForked() | e.EffectAsked() | e.EffectDecided():
             _forked(book, body)
         case e.WaitOpened() | e.WaitClosed() | e.SignalReceived() | e.AnswerRefused():
             yield from _waiting(book, event, body)
@@ -158,8 +158,11 @@ def _event(book: _Book, event: e.Event) -> Iterator[str]:
             return
 
 
-def _forked(book: _Book, body: e.RunForked | e.EffectDecided) -> None:
+def _forked(book: _Book, body: e.RunForked | e.EffectAsked | e.EffectDecided) -> None:
     """Law 13 from the fork's side: what was open is not its own, what it is given was not sent by it."""
+    if isinstance(body, e.EffectAsked):  # what was decided before, if anything was, is open again
+        book.given.discard(body.path)
+        return
     if isinstance(body, e.EffectDecided):
         book.given |= set() if body.how == "act" else {body.path}
         return
@@ -213,6 +216,8 @@ def _intended(book: _Book, event: e.Event, body: e.CallIntended) -> Iterator[str
     call = f"call {body.path} ({body.head.name})"
     if book.cancelled and body.head.effect != "read" and not body.path.startswith("undo:"):
         yield f"{call} is intended after a cancel"
+    if body.path in book.given:
+        yield f"{call} is made although a result stands in for it"
     if body.key in book.inherited:
         yield f"{call} is sent under a key of the run that it was forked from"
     book.keys.add(body.key)

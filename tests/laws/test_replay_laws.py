@@ -118,7 +118,7 @@ def test_unchanged_code_agrees_with_any_history(chances: Chances, seed: int, wor
 def test_the_worlds_are_hard_enough() -> None:
     """Every way in which a run can end, and most of what steps record."""
     seen: Counter[str] = Counter()
-    for seed in range(16):
+    for seed in range(24):
         world = lived(seed, Chances(kill=0.02, freeze=0.01, stop=0.05, cancel=0.4), 2)
         found = replayed(world, unchanged())
         assert found.ok, "\n".join(one.told() for one in found.runs if not one.ok)

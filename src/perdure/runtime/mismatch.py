@@ -14,7 +14,7 @@ from perdure import codec
 from perdure.errors import Diverged, PerdureError
 from perdure.journal import resolve
 from perdure.recovery.verdicts import DropTail, after_mismatch, first_seq, records
-from perdure.runtime.difference import Sides, differences, shown, told, told_end
+from perdure.runtime.difference import Sides, differences, same_end, shown, told, told_end
 from perdure.runtime.drive import Drive
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
@@ -85,11 +85,16 @@ def of_state(first: Any, second: Any) -> str:
 
 
 def of_ending(first: tuple[str, bytes] | None, second: tuple[str, bytes] | None) -> str:
-    """Two executions of a step ended the run so: status and value bytes each, or not at all."""
+    """Two executions of a step ended the run so: status and value bytes each, or not at all.
+
+    Empty if they are alike.
+    """
 
     def words(ending: tuple[str, bytes] | None) -> str:
         return "did not end the run" if ending is None else f"ended it as {ending[0]}"
 
+    if same_end(first, second):
+        return ""
     if first is not None and second is not None and first[0] == second[0]:
         found = differences(told_end(*first)[1], told_end(*second)[1], "$.result")
         return f"the replayed step ended the run with something else: {told(found, 'first', 'replayed')}"

@@ -41,7 +41,6 @@ from perdure.runtime import budgets, children, lineage, listening, questions, re
 from perdure.runtime.birth import principal_of
 from perdure.runtime.boundary import reached
 from perdure.runtime.caller import line_of_error
-from perdure.runtime.difference import same_end
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution
 from perdure.runtime.holds import (
@@ -478,9 +477,7 @@ class Runner:
             return f"the replayed step raised {type(error).__name__}: {error!s:.300} ({line_of_error(error)})"
         if played.patch != patch:
             return of_state(first.live.live, again.live.live)
-        if not same_end(again.ended, first.ended):
-            return of_ending(first.ended, again.ended)
-        return None
+        return of_ending(first.ended, again.ended) or None
 
     # -- what stops a drive
 

@@ -114,13 +114,18 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a
         """Load what runs agents, and with it every name of `__all__`."""
         if name not in __all__:
             raise AttributeError(f"module 'perdure' has no attribute {name!r}")
+        if name == "Personal":  # whoever asks for it has personal data: its runs get a key from their start
+            from perdure.codec import personal, sealed
+
+            sealed.Seen.personal = True
+            return personal.Personal
         from perdure import agent, host
-        from perdure.codec import personal, secret
+        from perdure.codec import secret
         from perdure.runtime import forecast
         from perdure.timeline import change, fork, replayed, simulated
         from perdure.worker import serving
 
-        rooms = (agent, host, personal, secret, forecast, replayed, simulated, change, fork, serving)
+        rooms = (agent, host, secret, forecast, replayed, simulated, change, fork, serving)
         for room in rooms:
             globals().update({own: getattr(room, own) for own in __all__ if hasattr(room, own)})
         return globals()[name]

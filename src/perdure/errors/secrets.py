@@ -44,9 +44,7 @@ class KeyMissing(SecrecyError):
 
     code = "K603"
     default_safe = "The stored run is unchanged."
-    default_remedy = (
-        "give this process the key that the message names: PERDURE_KEY, as docs/secrets.md has it"
-    )
+    default_remedy = "give this process the key that the message names; docs/secrets.md tells where keys are"
 
 
 class PersonalErased(SecrecyError):

@@ -13,8 +13,10 @@ import random
 import pytest
 
 from perdure.errors import StoreError
-from perdure.store.protocol import Batch
+from perdure.store.memory import MemoryStore
+from perdure.store.protocol import NEVER, Batch
 from perdure.store.standing import Standing
+from perdure.worker import worker
 from tests.laws.programs import Program
 from tests.laws.world import Chances, World
 
@@ -48,6 +50,30 @@ def test_a_stale_worker_changes_nothing() -> None:
     print(f"{SEEDS} seeds: {kills} kills, {freezes} freezes longer than the lease, {acts} acts")
     assert freezes > SEEDS
     assert kills > SEEDS / 4
+
+
+def test_a_lost_lease_is_taken_over_within_a_second_of_its_end() -> None:
+    """Every world judges it; here it is seen that there is something to judge."""
+    worlds = [small(seed) for seed in range(60)]
+    assert [what for world in worlds for what in world.found] == []
+    takeovers = [waited for world in worlds for waited in world.takeovers]
+    print(f"{len(takeovers)} takeovers, the slowest {max(takeovers):.3f} s after the end of the lease")
+    assert len(takeovers) > len(worlds)
+
+
+def test_control_a_worker_that_looks_too_seldom_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not told when a lease ends, and looks by itself twice a minute."""
+
+    async def never(*_: object, **__: object) -> int:
+        return NEVER
+
+    monkeypatch.setattr(MemoryStore, "due", never)
+    monkeypatch.setattr(worker, "SCAN_SECONDS", 30.0)
+    for seed in range(60):
+        if any("after its lease had ended" in what for what in small(seed).found):
+            print(f"noticed at seed {seed}")
+            return
+    pytest.fail("nobody noticed that leases are taken over late")
 
 
 def test_control_a_removed_fence_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

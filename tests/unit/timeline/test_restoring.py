@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from perdure import codec
 from perdure.agent import Agent, current_call
 from perdure.errors import WorkerTaken
 from perdure.host import Runtime
 from perdure.journal import load, verify
 from perdure.store import open_store
 from perdure.store.memory import MemoryStore
-from perdure.store.protocol import RESTORER, Query, Store
+from perdure.store.protocol import RESTORER, Message, Query, Store
 from perdure.testing.contract.trial import refused
 from perdure.timeline.restoring import Restored, begin_anew
 from tests.database import PLACE
@@ -55,7 +56,7 @@ class World:
                 raise ValueError("broken")
             told = await pay(7)
             if run.goal == "naps":
-                await run.sleep(0.2)
+                await run.sleep(1.0)
                 await pay(8)
             run.finish(told)
 
@@ -159,7 +160,7 @@ async def test_a_timer_that_has_come_waits_for_the_person_too(place: Place) -> N
         await ends(runtime.store, "r", {"waiting"})
     await place.brought_back()
     async with place.working(world) as runtime:
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.0)
         assert (len(world.acts), (await looked(runtime.store, "r"))[0]) == (1, "held")
         await runtime.release("r", by="ada")
         await ends(runtime.store, "r", {"succeeded"})
@@ -167,28 +168,34 @@ async def test_a_timer_that_has_come_waits_for_the_person_too(place: Place) -> N
 
 
 async def test_what_was_said_before_the_backup_lets_nothing_go_on(place: Place) -> None:
-    """A release and a cancel that nobody had taken yet."""
+    """A release and two cancels that nobody had taken yet."""
     world = World()
     async with place.working(world) as runtime:
         await runtime.start(world.agent, "failed", "fails")
-        await runtime.start(world.agent, "waits", "naps")
+        for name in ("waits", "plain"):
+            await runtime.start(world.agent, name, "naps")
         await ends(runtime.store, "failed", {"held"})
-        await ends(runtime.store, "waits", {"waiting"})
+        for name in ("waits", "plain"):
+            await ends(runtime.store, name, {"waiting"})
     async with place.working(world, workers=0) as desk:
         await desk.release("failed", by="ada")
         await desk.cancel("waits", by="ada", compensate=True)
+        said = codec.encode({"by": "ada"})
+        await desk.store.deliver(Message("plain", "m1", "cancel", said))  # with no desk to end it at once
     await place.brought_back()
     async with place.working(world) as runtime:
         store = runtime.store
         await asyncio.sleep(0.4)
         assert await looked(store, "failed") == ("held", None, "restored")
         assert await looked(store, "waits") == ("held", None, "restored-cancelled")
-        assert (len(world.acts), world.undone) == (1, [])
+        assert await looked(store, "plain") == ("held", None, "restored-cancelled")
+        assert (len(world.acts), world.undone) == (2, [])
         await runtime.cancel("failed", by="ada")  # said of this incarnation
         await ends(store, "failed", {"cancelled"})
-        await runtime.release("waits", by="ada")
-        await ends(store, "waits", {"cancelled"})
-    assert (len(world.acts), len(world.undone)) == (1, 1)
+        for name in ("waits", "plain"):
+            await runtime.release(name, by="ada")
+            await ends(store, name, {"cancelled"})
+    assert (len(world.acts), len(world.undone)) == (2, 1)
 
 
 async def test_one_that_ended_half_way_leaves_the_rest_to_nobody_and_is_done_again(place: Place) -> None:

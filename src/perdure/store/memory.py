@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import apsw
 from msgspec import Struct
@@ -437,6 +438,9 @@ class MemoryStore(Store):
             wal_bytes=0,
             commits=self._commits,
             facts={"store": "memory: gone when this process ends"},
+            snapshots=sum(len(run.snapshots) for run in all_runs),
+            inbox_bytes=sum(len(item.data) for run in all_runs for item in run.waiting.values()),
+            left_bytes=sum(map(len, chain(*self._gone.values(), *(run.left for run in all_runs)))),
         )
 
     # -- inside

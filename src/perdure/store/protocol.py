@@ -357,7 +357,11 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class StoreStats(msgspec.Struct, frozen=True):
-    """Counts and sizes. `facts` are words for `doctor`: versions, settings read back, and so on."""
+    """Counts and sizes. `facts` are words for `doctor`: versions, settings read back, and so on.
+
+    `inbox_bytes`: of messages not taken; `left_bytes`: what pruned and compacted runs left; `free_bytes`: of
+    the file, that hold nothing and are used again or given back (a database does not tell).
+    """
 
     runs: Mapping[str, int]  # status -> how many
     events: int
@@ -368,6 +372,10 @@ class StoreStats(msgspec.Struct, frozen=True):
     wal_bytes: int
     commits: int  # by this process since it opened the store
     facts: Mapping[str, str] = msgspec.field(default_factory=dict)
+    snapshots: int = 0
+    inbox_bytes: int = 0
+    left_bytes: int = 0
+    free_bytes: int = 0
 
 
 class Store(Protocol):

@@ -47,6 +47,9 @@ _SIZES = {
     "event_bytes": "SELECT coalesce(sum(octet_length(data)), 0)::bigint FROM perdure_event",
     "snapshot_bytes": "SELECT coalesce(sum(octet_length(data)), 0)::bigint FROM perdure_snapshot",
     "blob_bytes": "SELECT coalesce(sum(octet_length(data)), 0)::bigint FROM perdure_blob",
+    "snapshots": "SELECT count(*) FROM perdure_snapshot",
+    "inbox_bytes": "SELECT coalesce(sum(octet_length(data)), 0)::bigint FROM perdure_inbox",
+    "left_bytes": "SELECT coalesce(sum(octet_length(data)), 0)::bigint FROM perdure_tombstone",
     "file_bytes": """
         SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
         WHERE c.relkind = 'r' AND c.relname ~ '^perdure_' AND pg_table_is_visible(c.oid)""",

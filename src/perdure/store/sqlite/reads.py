@@ -196,16 +196,19 @@ def sizes(connection: apsw.Connection, run_ids: Sequence[str]) -> dict[str, int]
 
 
 def counts(connection: apsw.Connection) -> tuple[dict[str, int], dict[str, int]]:
-    """Runs by status; and events, event_bytes, snapshot_bytes, blob_bytes."""
+    """Runs by status; and the counts and sizes of `StoreStats`, by their names there."""
     runs = dict(connection.execute("SELECT status, count(*) FROM perdure_run GROUP BY status"))
     events, size = connection.execute(
         "SELECT count(*), coalesce(sum(length(data)), 0) FROM perdure_event"
     ).get
     sizes = {"events": events, "event_bytes": size}
-    for name in ("snapshot", "blob"):
+    tables = {"snapshot": "snapshot", "blob": "blob", "inbox": "inbox", "left": "tombstone"}
+    for name, table in tables.items():
         sizes[f"{name}_bytes"] = connection.execute(
-            f"SELECT coalesce(sum(length(data)), 0) FROM perdure_{name}"
+            f"SELECT coalesce(sum(length(data)), 0) FROM perdure_{table}"
         ).get
+    sizes["snapshots"] = connection.execute("SELECT count(*) FROM perdure_snapshot").get
+    sizes["free_bytes"] = connection.pragma("freelist_count") * connection.pragma("page_size")
     return runs, sizes
 
 

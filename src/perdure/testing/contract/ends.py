@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from perdure.clock import SECOND
 from perdure.errors import RunEnded, RunGone, RunOpen, SeqConflict, StaleEpoch, StoreClosed, TooLarge
-from perdure.store.protocol import NEVER, Batch, Blob, Claim, Query, RowChange, Snapshot, Store
+from perdure.store.protocol import NEVER, Batch, Blob, Claim, Compaction, Query, RowChange, Snapshot, Store
 from perdure.testing.contract.trial import Promises, Trial, event, events, message, new_run, promise, refused
 
 
@@ -169,7 +169,11 @@ class PlacePromises(Promises):
         stats = await trial.store.stats()
         assert (stats.runs, stats.events) == ({"held": 1, "ready": 1}, 5)
         assert stats.event_bytes == 100 + 4 * len(b"event 1")
-        assert (stats.snapshot_bytes, stats.blob_bytes) == (7, 5)
+        assert (stats.snapshots, stats.snapshot_bytes, stats.blob_bytes) == (1, 7, 5)
+        await trial.store.deliver(message("r", "m", b"123"))
+        await trial.store.compact(Compaction("r", snapshot, (b"12345678",)))
+        stats = await trial.store.stats()
+        assert (stats.inbox_bytes, stats.left_bytes, stats.free_bytes >= 0) == (3, 8, True)
         assert stats.commits >= 4
 
     @promise

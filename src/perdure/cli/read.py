@@ -252,20 +252,33 @@ async def _children(store: Any, record: Any) -> list[RunRow]:
 
 
 @click.command(short_help="Count runs, events and bytes.")
+@click.option("--deep", is_flag=True, help="Read every event: bytes by kind, and the dearest resume.")
 @stored
-def stats(options: Options) -> int:
+def stats(options: Options, *, deep: bool) -> int:
     """Count runs, events and bytes."""
-    return asyncio.run(_stats(options))
+    return asyncio.run(_stats(options, deep=deep))
 
 
-async def _stats(options: Options) -> int:
+async def _stats(options: Options, *, deep: bool) -> int:
+    from perdure.timeline.amounts import counted
+
+    stock = None
     async with there(options) as store:
         numbers, url = await store.stats(), store.url
+        if deep:
+            from perdure.timeline.stock import stock as taken
+
+            stock = await taken(store)
     if options.json:
         from perdure.cli.notice import print_document
         from perdure.timeline.document import stats_document
 
-        print_document({"store": url, **stats_document(numbers)})
+        document = {"store": url, **stats_document(numbers)}
+        if stock is not None:
+            from perdure.timeline.stock import stock_document
+
+            document["deep"] = stock_document(stock)
+        print_document(document)
         return 0
     from perdure.cli.screen import Screen
     from perdure.timeline.amounts import size
@@ -278,13 +291,27 @@ async def _stats(options: Options) -> int:
     per_event = f", {numbers.event_bytes / numbers.events:.0f} B each" if numbers.events else ""
     parts = f"events {size(numbers.event_bytes)}, snapshots {size(numbers.snapshot_bytes)}"
     parts += f", large values {size(numbers.blob_bytes)}"
+    beside = f"messages {size(numbers.inbox_bytes)}, left by removed runs {size(numbers.left_bytes)}"
+    pairs = []
+    if stock is not None:
+        kinds_ = "\n".join(
+            f"{kind:<20} {one.count:>9,}  {size(one.size)}" for kind, one in list(stock.kinds.items())[:12]
+        )
+        far = f"every {stock.interval:.0f} events" if stock.interval else "none"
+        worst = f"{counted(stock.tail, 'event')}, {clean(stock.worst)}; the longest resume took"
+        pairs = [("kinds", kinds_), ("snapshots", far), ("replay", f"{worst} {stock.seconds * 1000:.0f} ms")]
     screen.draw_pairs(
         [
             ("store", clean(url)),
             ("runs", f"{total:,}" + (f": {kinds}" if kinds else "")),
             ("events", f"{numbers.events:,}{per_event}"),
             ("bytes", f"{size(stored_bytes)}: {parts}"),
-            ("file", f"{size(numbers.file_bytes)}, write-ahead log {size(numbers.wal_bytes)}"),
+            ("beside", beside),
+            *pairs,
+            (
+                "file",
+                f"{size(numbers.file_bytes)}, {size(numbers.free_bytes)} free, log {size(numbers.wal_bytes)}",
+            ),
             *((clean(name), clean(fact)) for name, fact in numbers.facts.items() if name != "file"),
         ],
         indent=0,

@@ -164,10 +164,13 @@ def list_runs(connection: apsw.Connection, query: Query, sight: Sight) -> tuple[
     if query.before is not None:
         where.append("(created_at, run_id) < (?, ?)")
         values.extend(query.before)
-    order = "ORDER BY created_at DESC, run_id DESC LIMIT ?"
+    # In a part the table's own columns, of which there is an index; over all parts, what was selected.
+    order, inner = (
+        f"ORDER BY created_at DESC, {name} DESC LIMIT ?" for name in ("run_id", "perdure_run.run_id")
+    )
     parts, given = list[str](), list[str | int]()
     for clause, more in _of_statuses(query):
-        part = f"SELECT {COLUMNS} FROM perdure_run WHERE {' AND '.join((*where, clause))} {order}"
+        part = f"SELECT {COLUMNS} FROM perdure_run WHERE {' AND '.join((*where, clause))} {inner}"
         parts.append(f"SELECT * FROM ({part})")
         given.extend((*values, *more, query.limit))
     rows = list(connection.execute(f"{' UNION ALL '.join(parts)} {order}", (*given, query.limit)))

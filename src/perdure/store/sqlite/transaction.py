@@ -52,7 +52,7 @@ _NAMES = (
     " limit_key, key_limit, parked_at, floor"
 )
 COLUMNS = (
-    ", ".join(f"CAST({one} AS BLOB)" if one in _TEXTS else one for one in _NAMES.split(", "))
+    ", ".join(f"CAST({one} AS BLOB) AS {one}" if one in _TEXTS else one for one in _NAMES.split(", "))
     + f", (SELECT key & {MASK} FROM perdure_event"
     f" WHERE key > run_no << {SHIFT} AND key <= run_no << {SHIFT} | {MASK} ORDER BY key DESC LIMIT 1)"
 )

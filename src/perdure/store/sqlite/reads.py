@@ -173,7 +173,8 @@ def list_runs(connection: apsw.Connection, query: Query, sight: Sight) -> tuple[
         part = f"SELECT {COLUMNS} FROM perdure_run WHERE {' AND '.join((*where, clause))} {inner}"
         parts.append(f"SELECT * FROM ({part})")
         given.extend((*values, *more, query.limit))
-    rows = list(connection.execute(f"{' UNION ALL '.join(parts)} {order}", (*given, query.limit)))
+    merged = "ORDER BY 6 DESC, 2 DESC LIMIT ?"  # created_at and run_id in COLUMNS, where texts have no name
+    rows = list(connection.execute(f"{' UNION ALL '.join(parts)} {merged}", (*given, query.limit)))
     return tuple(sight.row(standing_of(found)) for found in rows)
 
 

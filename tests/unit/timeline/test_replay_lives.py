@@ -253,6 +253,24 @@ def test_secrets_and_personal_data_are_no_difference(monkeypatch: pytest.MonkeyP
     assert "Eve" not in told.told()
 
 
+def test_a_run_whose_personal_data_was_erased_is_refused() -> None:
+    async def step(run: Any) -> None:
+        await look(len(run.state.name.reveal()))
+        run.finish("done")
+
+    async def main() -> Replayed:
+        agent = clerk(step, state=Case, start=lambda goal: Case(Personal(goal)))
+        async with Runtime(MemoryStore(), [agent]) as place:
+            await place.run(agent, "r", "Ada", check=False)
+            assert (await place.replay("r")).ok
+            await place.erase("r")
+            return await place.replay("r")
+
+    found = asyncio.run(main())
+    assert found.verdict == "refused"
+    assert found.refused.startswith("[K604] the personal data of run r was erased")
+
+
 def test_a_compacted_run_is_replayed_from_where_it_is_whole() -> None:
     async def open_step(run: Any) -> None:
         log = run.state["log"]

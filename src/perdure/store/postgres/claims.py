@@ -22,6 +22,7 @@ from perdure.store.postgres.connection import (
     NOW,
     Connection,
     Link,
+    Row,
     in_doubt,
     is_lost,
     is_text,
@@ -264,25 +265,31 @@ class _Taken:
         """Lease those whose turn it is."""
         if self._claim.limit < 1:
             return ()
-        self._sweep()
-        claimed = self._free(self._claim.limit)
+        claimed = self._free(self._claim.limit, self._swept())
         if len(claimed) < self._claim.limit and self._bury():
             self.write()
-            claimed += self._free(self._claim.limit - len(claimed))
+            claimed += self._free(self._claim.limit - len(claimed), self._lanes())
         if len(claimed) < self._claim.limit and self._scan.heal(self._connection, self.now):
             self.wrote = True
         return tuple(claimed)
 
-    def _sweep(self) -> None:
-        freed = [key for (key,) in self._connection.execute(_SWEEP, (self.now,))]
+    def _swept(self) -> list[Row]:
+        """Free what ran out, and find the lanes, in one exchange unless that frees places of keys."""
+        with self._connection.pipeline():
+            swept = self._connection.execute(_SWEEP, (self.now,))
+            lanes = self._connection.execute(_LANES, wanted(self._claim.agents))
+        freed = [key for (key,) in swept]
         self.wrote = self.wrote or bool(freed)
-        keyed.let_in(self._connection, freed, self.now)
+        let_in = keyed.let_in(self._connection, freed, self.now)
+        return lanes.fetchall() if let_in is None else self._lanes()
 
-    def _free(self, limit: int) -> list[Claimed]:
-        """Lease what is free; runs whose key is full are parked on the way."""
-        connection, claim = self._connection, self._claim
-        found = [Lane(*lane) for lane in connection.execute(_LANES, wanted(claim.agents))]
-        lanes = [lane for lane in found if wants(claim, lane)]
+    def _lanes(self) -> list[Row]:
+        return self._connection.execute(_LANES, wanted(self._claim.agents)).fetchall()
+
+    def _free(self, limit: int, found: Sequence[Row]) -> list[Claimed]:
+        """Lease what is free in these lanes; runs whose key is full are parked on the way."""
+        claim = self._claim
+        lanes = [lane for lane in (Lane(*row) for row in found) if wants(claim, lane)]
         turns = self._turns(sorted({lane.agent for lane in lanes}), limit)
         claimed: list[Claimed] = []
         passed, look = 0, turns.left

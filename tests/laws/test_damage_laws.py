@@ -228,13 +228,12 @@ def rows(path: Path) -> str:
     """Digest of every row of every table of perdure's."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     told = hashlib.sha256()
-    names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'perdure_%' ORDER BY name"
-    for (name,) in connection.execute(names).fetchall():
-        for row in connection.execute(
-            f"SELECT * FROM {name} ORDER BY rowid"
-            if name != "perdure_gone"
-            else f"SELECT * FROM {name} ORDER BY run_id"
-        ):
+    names = """
+        SELECT name, iif(sql LIKE '%WITHOUT ROWID%', '1', 'rowid') FROM sqlite_schema
+        WHERE type = 'table' AND name LIKE 'perdure_%' ORDER BY name
+    """
+    for name, order in connection.execute(names).fetchall():
+        for row in connection.execute(f"SELECT * FROM {name} ORDER BY {order}"):
             told.update(repr((name, row)).encode())
     connection.close()
     return told.hexdigest()

@@ -200,6 +200,7 @@ def goal_of(agent: Agent[Any, Any, Any], text: str | None) -> Any:
 
 
 def say(options: Options, text: str) -> None:
+    """Say something to a person; a program that reads JSON is not told."""
     if not options.json:
         click.echo(text)
 

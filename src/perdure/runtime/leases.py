@@ -152,7 +152,7 @@ class Leases:
         if ends and min(ends) < now + self.seconds * (1 - 1 / BEATS):
             try:
                 asyncio.run(self._renew_elsewhere())
-            except Exception as error:  # noqa: BLE001 - the watch goes on; a lease that ends is given up in time
+            except Exception as error:  # noqa: BLE001 - the watch goes on
                 log.warning("leases could not be renewed while the event loop is blocked: %s", error)
 
     async def _renew_elsewhere(self) -> None:

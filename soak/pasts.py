@@ -27,13 +27,13 @@ def sweep(order: Order) -> Outcome:
         cuts = cuts_of(seed, len(events))
         kinds = ["memory"] + ["file"] * (number % 10 == 0) + ["database"] * (number % 20 == 0)
         for kind in kinds:
-            stores: list[Store] = []
-            for turn in range(2):
-                folder = order.folder / f"{number}-{kind}-{turn}"
-                folder.mkdir()
-                stores.append(_store(kind, folder))
-            wrong = [f"@{seq}" for seq in asyncio.run(wrong_points(stores[0], events, every))]
-            wrong += asyncio.run(wrong_after(stores[1], events, every, cuts))
+            for turn in ("whole", "compacted"):  # one after the other: a database has one place at a time
+                (folder := order.folder / f"{number}-{kind}-{turn}").mkdir()
+                store = _store(kind, folder)
+                if turn == "whole":
+                    wrong = [f"@{seq}" for seq in asyncio.run(wrong_points(store, events, every))]
+                else:
+                    wrong += asyncio.run(wrong_after(store, events, every, cuts))
             points += 4 * len(events)
             offences += [f"seed {seed}, every {every}, cuts {cuts}, {kind}: {what}" for what in wrong]
     return Outcome({"histories": count, "points": points}, offences)

@@ -27,11 +27,12 @@ def sweep(order: Order) -> Outcome:
         cuts = cuts_of(seed, len(events))
         kinds = ["memory"] + ["file"] * (number % 10 == 0) + ["database"] * (number % 20 == 0)
         for kind in kinds:
+            wrong = list[str]()
             for turn in ("whole", "compacted"):  # one after the other: a database has one place at a time
                 (folder := order.folder / f"{number}-{kind}-{turn}").mkdir()
                 store = _store(kind, folder)
                 if turn == "whole":
-                    wrong = [f"@{seq}" for seq in asyncio.run(wrong_points(store, events, every))]
+                    wrong += [f"@{seq}" for seq in asyncio.run(wrong_points(store, events, every))]
                 else:
                     wrong += asyncio.run(wrong_after(store, events, every, cuts))
             points += 4 * len(events)

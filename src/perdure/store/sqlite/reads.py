@@ -164,10 +164,8 @@ def list_runs(connection: apsw.Connection, query: Query, sight: Sight) -> tuple[
     if query.before is not None:
         where.append("(created_at, run_id) < (?, ?)")
         values.extend(query.before)
-    # In a part the table's own columns, of which there is an index; over all parts, what was selected.
-    order, inner = (
-        f"ORDER BY created_at DESC, {name} DESC LIMIT ?" for name in ("run_id", "perdure_run.run_id")
-    )
+    # In a part the table's own columns, of which there is an index.
+    inner = "ORDER BY created_at DESC, perdure_run.run_id DESC LIMIT ?"
     parts, given = list[str](), list[str | int]()
     for clause, more in _of_statuses(query):
         part = f"SELECT {COLUMNS} FROM perdure_run WHERE {' AND '.join((*where, clause))} {inner}"

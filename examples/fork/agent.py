@@ -7,6 +7,7 @@ an object in this file. Started again it tells the same, and sends nothing a sec
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,14 +39,14 @@ async def price(order: str) -> str:
 @desk.tool(effect="irreversible")
 async def refund(order: str, cents: int) -> str:
     """Pay it back."""
-    print(f"  [bank] {current_call().run_id}: refund of {cents} cents")
+    print(f"  [bank] {current_call().run_id}: refund of {cents} cents", file=sys.stderr)
     return f"rf-{cents}"
 
 
 @desk.tool(effect="idempotent")
 async def mail(order: str, text: str) -> str:
     """Tell the customer."""
-    print(f"  [mail] {current_call().run_id}: {text}")
+    print(f"  [mail] {current_call().run_id}: {text}", file=sys.stderr)
     return "sent"
 
 

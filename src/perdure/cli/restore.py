@@ -19,7 +19,7 @@ from perdure.timeline.plain import clean, jsonable
 from perdure.timeline.restoring import Restored, begin_anew
 
 
-@click.command(short_help="Open a store that was brought back from a backup: nothing acts by itself.")
+@click.command(short_help="Open a store from a backup: nothing acts by itself.")
 @click.option("--yes", is_flag=True, help="Ask nobody.")
 @stored
 def restore(options: Options, yes: bool) -> int:

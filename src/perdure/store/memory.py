@@ -342,8 +342,9 @@ class MemoryStore(Store):
 
     async def erase(self, run_ids: Sequence[str]) -> None:
         self._check_open()
-        sharing = [name for run_id in run_ids for name in await self.sharers(run_id) if name in self._runs]
-        for run in map(self._find, (*run_ids, *sharing)):
+        sharing = [name for run_id in run_ids for name in await self.sharers(run_id)]
+        made = [name for name in sharing if name in self._runs]  # the others have a key, and never became one
+        for run in map(self._find, (*run_ids, *made)):
             if not run.standing.terminal:
                 raise still_open(run.standing)
         self._keys.update(dict.fromkeys((*run_ids, *sharing), b""))

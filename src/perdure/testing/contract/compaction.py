@@ -11,6 +11,7 @@ from perdure.store.protocol import Batch, Blob, Compaction, Query, RowChange, Sn
 from perdure.testing.contract.trial import Promises, Trial, events, new_run, promise, refused
 
 BASE = Snapshot(3, b"at three", b"c" * 16)
+"""The snapshot with which a compacted run begins."""
 
 
 class CompactionPromises(Promises):

@@ -84,7 +84,7 @@ def told(made: Fork) -> None:
 async def decided(runtime: Runtime) -> Any:
     """A person looks at each act that the bad run has made already, and says what is to be done."""
     while isinstance(outcome := await runtime.resume(MENDED), Held):
-        print("held:", outcome.detail)
+        print("held:", outcome.detail, file=sys.stderr)
         if "refund" in outcome.detail:  # the money is out: nothing is paid, the difference is claimed by hand
             await runtime.decide_effect(MENDED, None, "simulate", result="rf-corrected", by="ana")
         else:  # the customer should know

@@ -32,6 +32,19 @@ class MessagePromises(Promises):
         assert (loaded.row.inbox, loaded.row.pending) == (2, 2)
 
     @promise
+    async def test_each_write_of_a_run_tells_how_far_its_inbox_goes(self, trial: Trial) -> None:
+        """Whoever drives it learns of a cancel by its own next write, wherever that was sent."""
+        await trial.lease()
+        other = await trial.another() if self.shared else trial.store
+        assert (await trial.store.append(Batch("r", 1, 1, events(2, 2)))).inbox == 0
+        for count in (1, 2):
+            await other.deliver(message("r", f"m{count}"))
+            found = await trial.store.append(Batch("r", 1, 1 + count, events(2 + count, 2 + count)))
+            assert (found.seq, found.inbox) == (2 + count, count)
+        last = await trial.store.append(Batch("r", 1, 4, events(5, 5), taken=(1, 2)))
+        assert last.inbox == 2, "what was taken was there"
+
+    @promise
     async def test_one_id_counts_once_even_after_it_was_taken(self, trial: Trial) -> None:
         await trial.lease()
         again = Delivered(1, False)

@@ -109,7 +109,7 @@ async def step(run):
 def test_a_goal_that_does_not_fit(place: Path, goal: str) -> None:
     (place / "agent.py").write_text(GOALS)
     told(perdure("run", "agent.py", goal, cwd=place), "U707", 2, "desk")
-    assert perdure("runs", "--json", cwd=place).document["runs"] == []
+    assert not list(place.glob("*.db")), "what cannot be started makes no store"
 
 
 def test_a_bad_id_on_the_command_line(place: Path) -> None:

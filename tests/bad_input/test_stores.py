@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure import Agent, Run, Runtime, worker
+from perdure import Agent, Run, Runtime
 from perdure.errors import (
     BadStoreURL,
     NewerFormat,
@@ -23,6 +23,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.store.sqlite import SQLiteStore
+from perdure.worker import worker
 from tests.bad_input.bench import (
     SHORT,
     acts,

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from perdure import codec
 from perdure.journal import verify
@@ -79,11 +80,13 @@ async def family(path: Path) -> None:
         parent = "r" if run_id.startswith("r.") else None
         body = e.RunFinished("succeeded", codec.encode(None))
         stored, digest = list[Stored](), GENESIS
-        for event in events((STARTED, body)):
+        for event in events((replace(STARTED, parent=parent), body)):
             data = codec.pack(event)
             digest = codec.chain(digest, data)
             stored.append(Stored(event.seq, data, digest))
-        made = NewRun(run_id, "a", "1", "succeeded", tuple(stored), parent=parent, terminal=True)
+        made = NewRun(
+            run_id, STARTED.agent, STARTED.version, "succeeded", tuple(stored), parent=parent, terminal=True
+        )
         await store.create(made)
     await store.close()
 

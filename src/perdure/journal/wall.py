@@ -15,7 +15,7 @@ import msgspec
 from perdure import codec
 from perdure.codec.redaction import redacted, refuse_leak, without_secrets
 from perdure.codec.secret import KNOWN
-from perdure.journal.outline import map_texts, map_values
+from perdure.journal.outline import legible, map_texts, map_values
 from perdure.state import events as e
 
 _MADE_HERE = (e.StepCommitted, e.CallIntended, e.ApprovalRequested, e.RunStarted, e.RunMigrated)
@@ -24,13 +24,21 @@ _MADE_HERE = (e.StepCommitted, e.CallIntended, e.ApprovalRequested, e.RunStarted
 
 def behind_wall(body: e.AnyBody) -> e.AnyBody:
     """The fact without the values of known secrets. Raises SecretLeaked where it cannot be without."""
-    if not KNOWN.forms or KNOWN.found_in(msgspec.msgpack.encode(body)) is None:
+    if not KNOWN.forms or KNOWN.found_in(_bytes(body)) is None:
         return body
     if isinstance(body, _MADE_HERE):
-        refuse_leak(msgspec.msgpack.encode(body), f"{e.kind_of(body)}")
+        refuse_leak(_bytes(body), f"{e.kind_of(body)}")
     texts: Callable[[Any], Any] = redacted
     changed: e.AnyBody = map_values(map_texts(body, texts), _value)
     return changed
+
+
+def _bytes(body: e.AnyBody) -> bytes:
+    """All that a fact says; a note that is no proper text is made legible, as it is when it is written."""
+    try:
+        return msgspec.msgpack.encode(body)
+    except UnicodeEncodeError:
+        return msgspec.msgpack.encode(legible(body))
 
 
 def _value(data: bytes) -> bytes:

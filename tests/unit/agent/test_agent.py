@@ -404,8 +404,8 @@ def test_a_run_goes_through_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
     ana = Principal("ana")
     assert asyncio.run(agent.run("o", "goal")).unwrap() == "done"
     agent.run_sync("p", "goal", principal=ana, store="memory:", check=True, budget=Budget(usd=1))
-    unset = {"principal": None, "store": None, "check": None, "budget": None}
-    given = {"principal": ana, "store": "memory:", "check": True, "budget": Budget(usd=1)}
+    unset: dict[str, Any] = {"principal": None, "store": None, "check": None, "budget": None, "placing": {}}
+    given = {"principal": ana, "store": "memory:", "check": True, "budget": Budget(usd=1), "placing": {}}
     assert noting.seen == [(agent, "o", "goal", unset), (agent, "p", "goal", given)]
 
 
@@ -438,7 +438,7 @@ async def test_without_a_runtime_an_agent_says_so(monkeypatch: pytest.MonkeyPatc
 
 
 def test_declarations_need_no_store() -> None:
-    """Importing the room loads neither a store nor a journal nor a runtime."""
+    """Importing the room loads what a store is asked, but no store, no journal and no runtime."""
     code = (
         "import sys, types; package = types.ModuleType('perdure'); package.__path__ = [sys.argv[1]];"
         "sys.modules['perdure'] = package; import perdure.agent;"
@@ -446,4 +446,4 @@ def test_declarations_need_no_store() -> None:
     )
     folder = str(Path(room.__file__).parents[1])
     done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["agent", "clock", "codec", "errors", "recovery", "state"]
+    assert done.stdout.split() == ["agent", "clock", "codec", "errors", "recovery", "state", "store"]

@@ -30,10 +30,12 @@ def flip_a_byte(store: Path, run_id: str, seq: int) -> None:
 def test_a_whole_store_is_whole(perdure: Command, store: Path) -> None:
     answer = perdure("verify")
     assert (answer.code, answer.out) == (0, "4 of 4 runs whole, 25 events checked\n")
-    assert "write-ahead log 0 B" in perdure("stats").out  # at rest there is none
+    assert ", log 0 B" in perdure("stats").out  # at rest there is none
     document = perdure("verify", "nap", "--json").document
     assert document["ok"] is True
-    assert document["runs"] == [{"run_id": "nap-7", "ok": True, "newer": False, "events": 2, "damage": None}]
+    assert document["runs"] == [
+        {"run_id": "nap-7", "ok": True, "newer": False, "events": 2, "damage": None, "erased": False}
+    ]
 
 
 def test_damage_is_named_and_only_its_run_is_quarantined(perdure: Command, store: Path) -> None:

@@ -67,7 +67,8 @@ async def test_receipts_verdicts_and_ends_are_written(before: list[e.AnyBody], b
     seq = await book.durable()
     await book.journal.append(receipt(7))
     if isinstance(body, e.RunFinished):
-        await book.journal.close(RowChange(status="succeeded", terminal=True), body)
+        closing = book.journal.close(RowChange(status="succeeded", terminal=True), body)
+        await closed(book, lambda: closing)
     else:
         await book.journal.append(body)
         await book.flushed()

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-import perdure.worker
+import perdure.worker.worker
 from perdure.clock import SECOND
 from perdure.errors import OtherGoal
 from perdure.state import events as e
@@ -140,7 +140,7 @@ async def test_a_signal_whose_notice_is_lost_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker is told of nothing that others write: it looks by itself now and then (O-069)."""
-    monkeypatch.setattr(perdure.worker, "SCAN_SECONDS", 0.1)
+    monkeypatch.setattr(perdure.worker.worker, "SCAN_SECONDS", 0.1)
     stage = build("sqlite", tmp_path, hurried=False)
     await stage.store.open()
 

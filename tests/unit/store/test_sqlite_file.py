@@ -64,7 +64,7 @@ async def test_settings_are_what_durability_needs(tmp_path: Path) -> None:
     tables = list(connection.execute("SELECT name, strict FROM pragma_table_list WHERE schema = 'main'"))
     ours = [(name, strict) for name, strict in tables if not str(name).startswith("sqlite_")]
     assert all(str(name).startswith("perdure_") and strict for name, strict in ours)
-    assert len(ours) == 7
+    assert len(ours) == 8
     connection.close()
 
 

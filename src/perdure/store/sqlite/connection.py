@@ -183,11 +183,14 @@ def check_ours(path: str, busy_seconds: float) -> None:
 
 def check_tables(connection: apsw.Connection, path: str, shape: Shape = SHAPE) -> int:
     """The version of the tables, 0 in an empty file. Raises NotAStore, StoreNewer."""
-    application, version = connection.pragma("application_id"), connection.pragma("user_version")
+    # In this order: whoever makes the store meanwhile does so in one commit, and before it there is nothing.
+    filled = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get is not None
+    filled = bool(connection.pragma("user_version")) or filled
+    application = connection.pragma("application_id")
     if application == APPLICATION_ID:
         check_version(connection, path, shape)
-        return int(version)
-    if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get is not None:
+        return int(connection.pragma("user_version"))
+    if application or filled:
         raise NotAStore(f"{path} is an SQLite database that perdure did not make", path=path)
     return 0
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 import click
 
+from perdure.cli.consent import must_agree
 from perdure.cli.options import Options, stored
 from perdure.cli.progress import progress_bar
 from perdure.cli.storage import find, point, there, url_of
@@ -67,9 +67,7 @@ def compact(
 def _ask(options: Options, run: str | None) -> None:
     """Let a person decide. Raises PruneRefused where there is none to ask."""
     what = "early events of every long run" if run is None else f"early events of {clean(run)}"
-    if options.json or not sys.stdin.isatty():
-        raise PruneRefused(f"the {what} would be removed for good")
-    click.confirm(f"remove the {what} for good?", abort=True)
+    must_agree(options, f"remove the {what} for good?", PruneRefused(f"the {what} would be removed for good"))
 
 
 async def _compact(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import click
 
 from perdure.cli import exits
+from perdure.cli.consent import must_agree
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, there
 from perdure.errors import EraseRefused
@@ -44,12 +44,10 @@ async def _erase(options: Options, text: str, *, dry_run: bool, yes: bool) -> in
 
 def _ask(options: Options, found: erasing.Erasure) -> None:
     """Let a person decide. Raises EraseRefused where there is none to ask."""
-    if options.json or not sys.stdin.isatty():
-        raise EraseRefused(
-            f"the personal data of {counted(len(found.runs), 'run')} would be destroyed for good",
-            remedy="look first with --dry-run, then repeat the command with --yes",
-        )
-    click.confirm(f"destroy the personal data of {counted(len(found.runs), 'run')}. Go on?", abort=True)
+    what = f"the personal data of {counted(len(found.runs), 'run')}"
+    remedy = "look first with --dry-run, then repeat the command with --yes"
+    refusal = EraseRefused(f"{what} would be destroyed for good", remedy=remedy)
+    must_agree(options, f"destroy {what}. Go on?", refusal)
 
 
 def _tell(options: Options, found: erasing.Erasure) -> None:

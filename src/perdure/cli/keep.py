@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from perdure.cli.consent import must_agree
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, there, url_of
 from perdure.errors import CannotWrite, FileThere, PruneRefused, at_store
@@ -193,9 +194,8 @@ async def _prune(
 
 def _ask(options: Options, plan: pruning.Plan, keep: str) -> None:
     """Let a person decide. Raises PruneRefused where there is none to ask."""
-    if options.json or not sys.stdin.isatty():
-        raise PruneRefused(f"{counted(len(plan.rows), 'run')} would be removed for good")
-    click.confirm(f"{_sentence(plan, keep, 'remove')} Go on?", abort=True)
+    refusal = PruneRefused(f"{counted(len(plan.rows), 'run')} would be removed for good")
+    must_agree(options, f"{_sentence(plan, keep, 'remove')} Go on?", refusal)
 
 
 def _sentence(plan: pruning.Plan, keep: str, verb: str) -> str:

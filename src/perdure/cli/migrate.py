@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +12,7 @@ from perdure.agent import Agent
 from perdure.cli import exits
 from perdure.cli.app import load
 from perdure.cli.options import Options, stored
-from perdure.cli.progress import progress_bar
+from perdure.cli.progress import execution_bar
 from perdure.cli.storage import there, url_of
 from perdure.host import Runtime
 from perdure.runtime.bringing import MEANING, Brought, Migration, Progress
@@ -39,7 +37,7 @@ def migrate(options: Options, apps: Sequence[str], plan: bool, run_id: str | Non
     new and whole. Exits with 1 if a run could not be brought over.
     """
     agents = [load(app) for app in apps]
-    with contextlib.redirect_stdout(sys.stderr), progress_bar(options, "migrating") as progress:
+    with execution_bar(options, "migrating") as progress:
         found = asyncio.run(_migrated(options, agents, run_id, plan, progress))
     code = exits.OK if found.ok else exits.FAILURE
     if options.json:

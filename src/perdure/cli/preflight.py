@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +12,7 @@ from perdure.agent import Agent
 from perdure.cli import exits
 from perdure.cli.app import load
 from perdure.cli.options import Options, stored
-from perdure.cli.progress import progress_bar
+from perdure.cli.progress import execution_bar
 from perdure.cli.storage import there, url_of
 from perdure.clock import SYSTEM
 from perdure.runtime.forecast import MEANING, STOPPING, Forecast, Preflight
@@ -58,8 +56,7 @@ def _looked(options: Options, agents: Sequence[Agent[Any, Any, Any]], seconds: f
         async with there(options) as store:
             return await look_ahead(store, agents, SYSTEM, seconds=seconds, progress=progress)
 
-    # What the user's steps print is not for whoever reads the answer.
-    with contextlib.redirect_stdout(sys.stderr), progress_bar(options, "looking ahead") as progress:
+    with execution_bar(options, "looking ahead") as progress:
         return asyncio.run(look(progress))
 
 

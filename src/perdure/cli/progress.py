@@ -29,3 +29,10 @@ def progress_bar(options: Options, label: str) -> Iterator[Callable[[int, int], 
             bars[0].update(1)
 
         yield progress
+
+
+@contextlib.contextmanager
+def execution_bar(options: Options, label: str) -> Iterator[Callable[[int, int], None]]:
+    """The same around the user's code: what that prints is not for whoever reads the answer."""
+    with contextlib.redirect_stdout(sys.stderr), progress_bar(options, label) as progress:
+        yield progress

@@ -25,7 +25,7 @@ from perdure.cli import exits
 from perdure.cli.app import load
 from perdure.cli.keep import Span
 from perdure.cli.options import Options, stored
-from perdure.cli.progress import progress_bar
+from perdure.cli.progress import execution_bar
 from perdure.cli.storage import find, is_exported, there, url_of
 from perdure.clock import SYSTEM
 from perdure.state.record import TERMINAL
@@ -94,8 +94,7 @@ def replay(
     agents = [load(app) for app in apps]
     choice = Choice(since(SYSTEM, span), tuple(statuses), most=newest or 0)
     work = _Work(options, tuple(apps), agents, seconds, jobs or os.cpu_count() or 1)
-    # What the user's steps print is not for whoever reads the answer.
-    with contextlib.redirect_stdout(sys.stderr), progress_bar(options, "replaying") as progress:
+    with execution_bar(options, "replaying") as progress:
         found = asyncio.run(work.all(choice, progress) if every else work.named(runs, progress))
     code = exits.OK if found.ok else exits.FAILURE
     if options.json:

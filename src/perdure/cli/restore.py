@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 
 import click
 
 from perdure.cli import exits
+from perdure.cli.consent import must_agree
 from perdure.cli.options import Options, stored
 from perdure.cli.progress import progress_bar
 from perdure.cli.storage import there, url_of
@@ -60,9 +60,8 @@ def _ask(options: Options, count: int) -> None:
     """Let a person decide. Raises RestoreRefused where there is none to ask."""
     runs, place = counted(count, "open run"), clean(url_of(options))
     what = f"{runs} of {place} would be taken from whoever has them, and held"
-    if options.json or not sys.stdin.isatty():
-        raise RestoreRefused(what)
-    click.confirm(f"{what}. Is this a store that was brought back from a backup? Go on?", abort=True)
+    question = f"{what}. Is this a store that was brought back from a backup? Go on?"
+    must_agree(options, question, RestoreRefused(what))
 
 
 def _document(found: Restored) -> dict[str, object]:

@@ -38,6 +38,9 @@ Standing: TypeAlias = Literal["open", "unknown", "done", "failed", "not_done", "
 As may `not_done`.
 """
 
+SETTLED: frozenset[Standing] = frozenset({"done", "failed", "left-unknown"})
+"""Recorded outcomes that are served on replay; such a call is never acted again."""
+
 
 class CallRecord(Struct, frozen=True, array_like=True):
     """A call of the open step.
@@ -68,7 +71,7 @@ class CallRecord(Struct, frozen=True, array_like=True):
     @property
     def settled(self) -> bool:
         """A recorded outcome that is served on replay; the call is never acted again."""
-        return self.standing in ("done", "failed", "left-unknown")
+        return self.standing in SETTLED
 
 
 class SignalRecord(Struct, frozen=True, array_like=True):

@@ -1,7 +1,8 @@
 """A call against the calls that another run recorded: the same call, a changed one, a new one.
 
 Two calls are the same if they have the same name and the same arguments. Pure; it serves nothing and knows
-neither store nor agent: a fork and a simulation ask it alike.
+neither store nor agent. Simulations ask it; a fork is stricter, and has a rule of its own (`state.fork`):
+there an act of the same tool with other arguments may be the same act.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from msgspec import Struct
 from perdure.journal import resolve
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
-from perdure.state.record import CallRecord, RunRecord, Standing
+from perdure.state.fork import NOTICE
+from perdure.state.record import SETTLED, CallRecord, RunRecord, Standing
 from perdure.state.undo import undone_path
 from perdure.timeline.steps import past_steps
 
@@ -41,7 +43,7 @@ class Recorded(Struct, frozen=True):
     @property
     def settled(self) -> bool:
         """Whether its outcome is known."""
-        return self.standing in ("done", "failed", "left-unknown")
+        return self.standing in SETTLED
 
 
 def recorded_calls(events: Sequence[e.Event]) -> list[Recorded]:
@@ -64,7 +66,7 @@ def recorded_calls(events: Sequence[e.Event]) -> list[Recorded]:
 
 def _is_asked_for(call: CallRecord) -> bool:
     """Whether the step asks for it: undos, and telling people of a request, are made beside it."""
-    return not undone_path(call.path) and "~" not in call.path
+    return not undone_path(call.path) and NOTICE not in call.path
 
 
 def _recorded(record: RunRecord, call: CallRecord, usage: e.Usage | None) -> Recorded:

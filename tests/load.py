@@ -98,19 +98,7 @@ class Load:
     async def _request(self, reply: object) -> Any:
         call = current_call()
         await asyncio.sleep(self.chance.choice((0.0, 0.001, 0.005, 0.02)))
-        self.acts.append(
-            Act(
-                len(self.acts) + 1,
-                call.run_id,
-                call.path,
-                call.key,
-                call.attempt,
-                call.effect,
-                call.tool,
-                codec.digest(codec.encode(dict(call.args))).hex(),
-                codec.encode(reply).hex(),
-            )
-        )
+        self.acts.append(Act.of(len(self.acts) + 1, call, reply))
         await asyncio.sleep(self.chance.choice((0.0, 0.001, 0.005, 0.02)))
         return reply
 

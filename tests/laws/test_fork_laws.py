@@ -53,13 +53,7 @@ class Outside:
 
     async def request(self, reply: object) -> Any:
         """It happens, and is answered."""
-        call = current_call()
-        args = codec.digest(codec.encode(dict(call.args))).hex()
-        told = codec.encode(reply).hex()
-        number = len(self.acts) + 1
-        self.acts.append(
-            Act(number, call.run_id, call.path, call.key, call.attempt, call.effect, call.tool, args, told)
-        )
+        self.acts.append(Act.of(len(self.acts) + 1, current_call(), reply))
         return reply
 
     def find(self, key: str) -> Any:

@@ -131,17 +131,7 @@ class World:
         process = process_scope.get()
         assert process is not None
         call = current_call()
-        act = Act(
-            0,
-            call.run_id,
-            call.path,
-            call.key,
-            call.attempt,
-            call.effect,
-            call.tool,
-            codec.digest(codec.encode(dict(call.args))).hex(),
-            codec.encode(reply).hex(),
-        )
+        act = Act.of(0, call, reply)
         if self._unlucky(self.chances.fail):
             raise ConnectionError("could not be sent")
         if process.dead:

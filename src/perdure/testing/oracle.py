@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perdure import codec
+from perdure.agent import Call
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.testing.account import Account
@@ -39,6 +40,13 @@ class Act:
     tool: str
     args: str
     reply: str
+
+    @classmethod
+    def of(cls, number: int, call: Call, reply: object) -> Act:
+        """What the body of this call does, and answers."""
+        args, told = codec.digest(codec.encode(dict(call.args))).hex(), codec.encode(reply).hex()
+        about = (call.run_id, call.path, call.key, call.attempt, call.effect, call.tool)
+        return cls(number, *about, args, told)
 
 
 @dataclass(slots=True)

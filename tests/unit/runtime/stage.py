@@ -162,12 +162,7 @@ class World:
 
     def act(self, reply: Any) -> Any:
         """To be called in a tool's body: it happens."""
-        call = current_call()
-        args = codec.digest(codec.encode(dict(call.args))).hex()
-        number, told = len(self.acts) + 1, codec.encode(reply).hex()
-        self.acts.append(
-            Act(number, call.run_id, call.path, call.key, call.attempt, call.effect, call.tool, args, told)
-        )
+        self.acts.append(Act.of(len(self.acts) + 1, current_call(), reply))
         if self.lose:
             self.lose -= 1
             raise ConnectionError("the line broke")

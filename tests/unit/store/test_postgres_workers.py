@@ -198,6 +198,8 @@ async def test_a_claim_walks_through_no_waiting_run(tmp_path: Path) -> None:
                 " SELECT 'w' || n, 'a', '1', 1, 'waiting', %s, 1 FROM generate_series(1, 10000) n",
                 (NEVER,),
             )
+            # What the server guesses of a table that it saw emptied is not the matter here.
+            sql.execute("VACUUM ANALYZE perdure_run")
             await store.create(new_run("due"))
             before = _touched(sql)
             (claimed,) = await store.claim(Claim("w1", 30, {"a": frozenset({"1"})}))

@@ -101,10 +101,11 @@ _VERSIONS = f"""
     WHERE NOT r.terminal AND r.held AND r.agent = ANY(%(agents)s::text[])
 """
 _SWEEP = """
-    UPDATE perdure_run SET held = false WHERE run_id IN (
+    UPDATE perdure_run SET held = false
+    WHERE NOT terminal AND held AND lease_until <= %(now)s AND run_id = ANY(ARRAY(
         SELECT r.run_id FROM perdure_run r
-        WHERE NOT r.terminal AND r.held AND r.lease_until <= %s
-        FOR NO KEY UPDATE SKIP LOCKED)
+        WHERE NOT r.terminal AND r.held AND r.lease_until <= %(now)s
+        FOR NO KEY UPDATE SKIP LOCKED))
     RETURNING limit_key
 """
 _LEASES = """
@@ -276,7 +277,7 @@ class _Taken:
     def _swept(self) -> list[Row]:
         """Free what ran out, and find the lanes, in one exchange unless that frees places of keys."""
         with self._connection.pipeline():
-            swept = self._connection.execute(_SWEEP, (self.now,))
+            swept = self._connection.execute(_SWEEP, {"now": self.now})
             lanes = self._connection.execute(_LANES, wanted(self._claim.agents))
         freed = [key for (key,) in swept]
         self.wrote = self.wrote or bool(freed)

@@ -35,8 +35,10 @@ _BACK = "UPDATE perdure_worker SET missed_at = NULL WHERE worker = %s RETURNING 
 _TAKE = "SELECT pg_try_advisory_lock(%s)"
 _TAKE_HERE = "SELECT pg_try_advisory_xact_lock(%s)"
 _END = """
-    UPDATE perdure_run SET held = false, died = true WHERE run_id IN (
-        SELECT run_id FROM perdure_run WHERE NOT terminal AND held AND holder = %s FOR UPDATE SKIP LOCKED)
+    UPDATE perdure_run SET held = false, died = true
+    WHERE NOT terminal AND held AND holder = %(worker)s AND run_id = ANY(ARRAY(
+        SELECT run_id FROM perdure_run WHERE NOT terminal AND held AND holder = %(worker)s
+        FOR UPDATE SKIP LOCKED))
     RETURNING limit_key
 """
 _LEFT = "SELECT 1 FROM perdure_run WHERE NOT terminal AND held AND holder = %s LIMIT 1"
@@ -99,7 +101,7 @@ def bury(connection: Connection, dead: dict[str, int], now: int) -> bool:
 
 def end(connection: Connection, worker: str, now: int) -> None:
     """Free what a worker holds, whose incarnation of that name is dead."""
-    keyed.let_in(connection, [key for (key,) in connection.execute(_END, (worker,))], now)
+    keyed.let_in(connection, [key for (key,) in connection.execute(_END, {"worker": worker})], now)
 
 
 def take(connection: Connection, key: int) -> bool:

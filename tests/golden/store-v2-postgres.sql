@@ -240,6 +240,52 @@ CREATE TABLE public.perdure_inbox_7 (
     at bigint CONSTRAINT perdure_inbox_at_not_null NOT NULL,
     taken boolean DEFAULT false CONSTRAINT perdure_inbox_taken_not_null NOT NULL
 );
+CREATE TABLE public.perdure_key (
+    run_id text NOT NULL COLLATE pg_catalog."C",
+    data bytea NOT NULL,
+    at bigint NOT NULL
+)
+PARTITION BY HASH (run_id);
+CREATE TABLE public.perdure_key_0 (
+    run_id text CONSTRAINT perdure_key_run_id_not_null NOT NULL COLLATE pg_catalog."C",
+    data bytea CONSTRAINT perdure_key_data_not_null NOT NULL,
+    at bigint CONSTRAINT perdure_key_at_not_null NOT NULL
+);
+CREATE TABLE public.perdure_key_1 (
+    run_id text CONSTRAINT perdure_key_run_id_not_null NOT NULL COLLATE pg_catalog."C",
+    data bytea CONSTRAINT perdure_key_data_not_null NOT NULL,
+    at bigint CONSTRAINT perdure_key_at_not_null NOT NULL
+);
+CREATE TABLE public.perdure_key_2 (
+    run_id text CONSTRAINT perdure_key_run_id_not_null NOT NULL COLLATE pg_catalog."C",
+    data bytea CONSTRAINT perdure_key_data_not_null NOT NULL,
+    at bigint CONSTRAINT perdure_key_at_not_null NOT NULL
+);
+CREATE TABLE public.perdure_key_3 (
+    run_id text CONSTRAINT perdure_key_run_id_not_null NOT NULL COLLATE pg_catalog."C",
+    data bytea CONSTRAINT perdure_key_data_not_null NOT NULL,
+    at bigint CONSTRAINT perdure_key_at_not_null NOT NULL
+);
+CREATE TABLE public.perdure_key_4 (
+    run_id text CONSTRAINT perdure_key_run_id_not_null NOT NULL COLLATE pg_catalog."C",
+    data bytea CONSTRAINT perdure_key_data_not_null NOT NULL,
+    at bigint CONSTRAINT perdure_key_at_not_null NOT NULL
+);
+CREATE TABLE public.perdure_key_5 (
+    run_id text CONSTRAINT perdure_key_run_id_not_null NOT NULL COLLATE pg_catalog."C",
+    data bytea CONSTRAINT perdure_key_data_not_null NOT NULL,
+    at bigint CONSTRAINT perdure_key_at_not_null NOT NULL
+);
+CREATE TABLE public.perdure_key_6 (
+    run_id text CONSTRAINT perdure_key_run_id_not_null NOT NULL COLLATE pg_catalog."C",
+    data bytea CONSTRAINT perdure_key_data_not_null NOT NULL,
+    at bigint CONSTRAINT perdure_key_at_not_null NOT NULL
+);
+CREATE TABLE public.perdure_key_7 (
+    run_id text CONSTRAINT perdure_key_run_id_not_null NOT NULL COLLATE pg_catalog."C",
+    data bytea CONSTRAINT perdure_key_data_not_null NOT NULL,
+    at bigint CONSTRAINT perdure_key_at_not_null NOT NULL
+);
 CREATE TABLE public.perdure_run (
     run_id text NOT NULL COLLATE pg_catalog."C",
     agent text NOT NULL COLLATE pg_catalog."C",
@@ -261,6 +307,7 @@ CREATE TABLE public.perdure_run (
     inbox bigint DEFAULT 0 NOT NULL,
     pending bigint DEFAULT 0 NOT NULL,
     asks boolean DEFAULT false NOT NULL,
+    floor bigint DEFAULT 0 NOT NULL,
     wake_at bigint GENERATED ALWAYS AS (
 CASE
     WHEN (pending > 0) THEN (0)::bigint
@@ -295,6 +342,7 @@ CREATE TABLE public.perdure_run_0 (
     inbox bigint DEFAULT 0 CONSTRAINT perdure_run_inbox_not_null NOT NULL,
     pending bigint DEFAULT 0 CONSTRAINT perdure_run_pending_not_null NOT NULL,
     asks boolean DEFAULT false CONSTRAINT perdure_run_asks_not_null NOT NULL,
+    floor bigint DEFAULT 0 CONSTRAINT perdure_run_floor_not_null NOT NULL,
     wake_at bigint GENERATED ALWAYS AS (
 CASE
     WHEN (pending > 0) THEN (0)::bigint
@@ -329,6 +377,7 @@ CREATE TABLE public.perdure_run_1 (
     inbox bigint DEFAULT 0 CONSTRAINT perdure_run_inbox_not_null NOT NULL,
     pending bigint DEFAULT 0 CONSTRAINT perdure_run_pending_not_null NOT NULL,
     asks boolean DEFAULT false CONSTRAINT perdure_run_asks_not_null NOT NULL,
+    floor bigint DEFAULT 0 CONSTRAINT perdure_run_floor_not_null NOT NULL,
     wake_at bigint GENERATED ALWAYS AS (
 CASE
     WHEN (pending > 0) THEN (0)::bigint
@@ -363,6 +412,7 @@ CREATE TABLE public.perdure_run_2 (
     inbox bigint DEFAULT 0 CONSTRAINT perdure_run_inbox_not_null NOT NULL,
     pending bigint DEFAULT 0 CONSTRAINT perdure_run_pending_not_null NOT NULL,
     asks boolean DEFAULT false CONSTRAINT perdure_run_asks_not_null NOT NULL,
+    floor bigint DEFAULT 0 CONSTRAINT perdure_run_floor_not_null NOT NULL,
     wake_at bigint GENERATED ALWAYS AS (
 CASE
     WHEN (pending > 0) THEN (0)::bigint
@@ -397,6 +447,7 @@ CREATE TABLE public.perdure_run_3 (
     inbox bigint DEFAULT 0 CONSTRAINT perdure_run_inbox_not_null NOT NULL,
     pending bigint DEFAULT 0 CONSTRAINT perdure_run_pending_not_null NOT NULL,
     asks boolean DEFAULT false CONSTRAINT perdure_run_asks_not_null NOT NULL,
+    floor bigint DEFAULT 0 CONSTRAINT perdure_run_floor_not_null NOT NULL,
     wake_at bigint GENERATED ALWAYS AS (
 CASE
     WHEN (pending > 0) THEN (0)::bigint
@@ -431,6 +482,7 @@ CREATE TABLE public.perdure_run_4 (
     inbox bigint DEFAULT 0 CONSTRAINT perdure_run_inbox_not_null NOT NULL,
     pending bigint DEFAULT 0 CONSTRAINT perdure_run_pending_not_null NOT NULL,
     asks boolean DEFAULT false CONSTRAINT perdure_run_asks_not_null NOT NULL,
+    floor bigint DEFAULT 0 CONSTRAINT perdure_run_floor_not_null NOT NULL,
     wake_at bigint GENERATED ALWAYS AS (
 CASE
     WHEN (pending > 0) THEN (0)::bigint
@@ -465,6 +517,7 @@ CREATE TABLE public.perdure_run_5 (
     inbox bigint DEFAULT 0 CONSTRAINT perdure_run_inbox_not_null NOT NULL,
     pending bigint DEFAULT 0 CONSTRAINT perdure_run_pending_not_null NOT NULL,
     asks boolean DEFAULT false CONSTRAINT perdure_run_asks_not_null NOT NULL,
+    floor bigint DEFAULT 0 CONSTRAINT perdure_run_floor_not_null NOT NULL,
     wake_at bigint GENERATED ALWAYS AS (
 CASE
     WHEN (pending > 0) THEN (0)::bigint
@@ -499,6 +552,7 @@ CREATE TABLE public.perdure_run_6 (
     inbox bigint DEFAULT 0 CONSTRAINT perdure_run_inbox_not_null NOT NULL,
     pending bigint DEFAULT 0 CONSTRAINT perdure_run_pending_not_null NOT NULL,
     asks boolean DEFAULT false CONSTRAINT perdure_run_asks_not_null NOT NULL,
+    floor bigint DEFAULT 0 CONSTRAINT perdure_run_floor_not_null NOT NULL,
     wake_at bigint GENERATED ALWAYS AS (
 CASE
     WHEN (pending > 0) THEN (0)::bigint
@@ -533,6 +587,7 @@ CREATE TABLE public.perdure_run_7 (
     inbox bigint DEFAULT 0 CONSTRAINT perdure_run_inbox_not_null NOT NULL,
     pending bigint DEFAULT 0 CONSTRAINT perdure_run_pending_not_null NOT NULL,
     asks boolean DEFAULT false CONSTRAINT perdure_run_asks_not_null NOT NULL,
+    floor bigint DEFAULT 0 CONSTRAINT perdure_run_floor_not_null NOT NULL,
     wake_at bigint GENERATED ALWAYS AS (
 CASE
     WHEN (pending > 0) THEN (0)::bigint
@@ -697,6 +752,14 @@ ALTER TABLE ONLY public.perdure_inbox ATTACH PARTITION public.perdure_inbox_4 FO
 ALTER TABLE ONLY public.perdure_inbox ATTACH PARTITION public.perdure_inbox_5 FOR VALUES WITH (modulus 8, remainder 5);
 ALTER TABLE ONLY public.perdure_inbox ATTACH PARTITION public.perdure_inbox_6 FOR VALUES WITH (modulus 8, remainder 6);
 ALTER TABLE ONLY public.perdure_inbox ATTACH PARTITION public.perdure_inbox_7 FOR VALUES WITH (modulus 8, remainder 7);
+ALTER TABLE ONLY public.perdure_key ATTACH PARTITION public.perdure_key_0 FOR VALUES WITH (modulus 8, remainder 0);
+ALTER TABLE ONLY public.perdure_key ATTACH PARTITION public.perdure_key_1 FOR VALUES WITH (modulus 8, remainder 1);
+ALTER TABLE ONLY public.perdure_key ATTACH PARTITION public.perdure_key_2 FOR VALUES WITH (modulus 8, remainder 2);
+ALTER TABLE ONLY public.perdure_key ATTACH PARTITION public.perdure_key_3 FOR VALUES WITH (modulus 8, remainder 3);
+ALTER TABLE ONLY public.perdure_key ATTACH PARTITION public.perdure_key_4 FOR VALUES WITH (modulus 8, remainder 4);
+ALTER TABLE ONLY public.perdure_key ATTACH PARTITION public.perdure_key_5 FOR VALUES WITH (modulus 8, remainder 5);
+ALTER TABLE ONLY public.perdure_key ATTACH PARTITION public.perdure_key_6 FOR VALUES WITH (modulus 8, remainder 6);
+ALTER TABLE ONLY public.perdure_key ATTACH PARTITION public.perdure_key_7 FOR VALUES WITH (modulus 8, remainder 7);
 ALTER TABLE ONLY public.perdure_run ATTACH PARTITION public.perdure_run_0 FOR VALUES WITH (modulus 8, remainder 0);
 ALTER TABLE ONLY public.perdure_run ATTACH PARTITION public.perdure_run_1 FOR VALUES WITH (modulus 8, remainder 1);
 ALTER TABLE ONLY public.perdure_run ATTACH PARTITION public.perdure_run_2 FOR VALUES WITH (modulus 8, remainder 2);
@@ -735,10 +798,10 @@ INSERT INTO public.perdure_event_0 VALUES ('ended', 3, '\x6576656e7420332e2e2e2e
 INSERT INTO public.perdure_gone_4 VALUES ('gone', 1750000000000000);
 INSERT INTO public.perdure_inbox_0 VALUES ('works', 1, 'm1', 'signal', '\x', 1750000000000000, true);
 INSERT INTO public.perdure_inbox_0 VALUES ('works', 2, 'm2', 'signal', '\x64617461', 1750000000000000, false);
-INSERT INTO public.perdure_run_0 VALUES ('waits', 'a', '1', NULL, 1750000000000000, 'waiting', 4611686018427387904, '\x776879', 1750000000000000, false, 1, 'w1', false, false, 0, 0, 4, 0, 0, true, DEFAULT, 'default', '', 0, '', 1, 0);
-INSERT INTO public.perdure_run_0 VALUES ('works', 'a', '1', NULL, 1750000000000000, 'ready', 0, '\x', 1750000000000000, false, 1, 'w1', true, false, 1750000030000000, 1, 3, 2, 1, false, DEFAULT, 'default', '', 0, '', 1, 0);
-INSERT INTO public.perdure_run_0 VALUES ('ended', 'a', '1', NULL, 1750000000000000, 'succeeded', 0, '\x', 1750000000000000, true, 1, 'w1', false, false, 0, 0, 3, 0, 0, false, DEFAULT, 'default', '', 0, '', 1, 0);
-INSERT INTO public.perdure_schema VALUES (2, 1796007187841073);
+INSERT INTO public.perdure_run_0 VALUES ('waits', 'a', '1', NULL, 1750000000000000, 'waiting', 4611686018427387904, '\x776879', 1750000000000000, false, 1, 'w1', false, false, 0, 0, 4, 0, 0, true, 0, DEFAULT, 'default', '', 0, '', 1, 0);
+INSERT INTO public.perdure_run_0 VALUES ('works', 'a', '1', NULL, 1750000000000000, 'ready', 0, '\x', 1750000000000000, false, 1, 'w1', true, false, 1750000030000000, 1, 3, 2, 1, false, 0, DEFAULT, 'default', '', 0, '', 1, 0);
+INSERT INTO public.perdure_run_0 VALUES ('ended', 'a', '1', NULL, 1750000000000000, 'succeeded', 0, '\x', 1750000000000000, true, 1, 'w1', false, false, 0, 0, 3, 0, 0, false, 0, DEFAULT, 'default', '', 0, '', 1, 0);
+INSERT INTO public.perdure_schema VALUES (2, 1796017253380616);
 INSERT INTO public.perdure_snapshot_0 VALUES ('waits', 3, '\x64646464646464646464646464646464', '\x7374617465');
 INSERT INTO public.perdure_tombstone_4 VALUES ('gone', 1, '\x6b6579206f6e65');
 INSERT INTO public.perdure_tombstone_4 VALUES ('gone', 2, '\x6b65792074776f');
@@ -833,6 +896,24 @@ ALTER TABLE ONLY public.perdure_inbox_7
     ADD CONSTRAINT perdure_inbox_7_pkey PRIMARY KEY (run_id, "position");
 ALTER TABLE ONLY public.perdure_inbox_7
     ADD CONSTRAINT perdure_inbox_7_run_id_id_key UNIQUE (run_id, id);
+ALTER TABLE ONLY public.perdure_key
+    ADD CONSTRAINT perdure_key_pkey PRIMARY KEY (run_id);
+ALTER TABLE ONLY public.perdure_key_0
+    ADD CONSTRAINT perdure_key_0_pkey PRIMARY KEY (run_id);
+ALTER TABLE ONLY public.perdure_key_1
+    ADD CONSTRAINT perdure_key_1_pkey PRIMARY KEY (run_id);
+ALTER TABLE ONLY public.perdure_key_2
+    ADD CONSTRAINT perdure_key_2_pkey PRIMARY KEY (run_id);
+ALTER TABLE ONLY public.perdure_key_3
+    ADD CONSTRAINT perdure_key_3_pkey PRIMARY KEY (run_id);
+ALTER TABLE ONLY public.perdure_key_4
+    ADD CONSTRAINT perdure_key_4_pkey PRIMARY KEY (run_id);
+ALTER TABLE ONLY public.perdure_key_5
+    ADD CONSTRAINT perdure_key_5_pkey PRIMARY KEY (run_id);
+ALTER TABLE ONLY public.perdure_key_6
+    ADD CONSTRAINT perdure_key_6_pkey PRIMARY KEY (run_id);
+ALTER TABLE ONLY public.perdure_key_7
+    ADD CONSTRAINT perdure_key_7_pkey PRIMARY KEY (run_id);
 ALTER TABLE ONLY public.perdure_run
     ADD CONSTRAINT perdure_run_pkey PRIMARY KEY (run_id);
 ALTER TABLE ONLY public.perdure_run_0
@@ -900,65 +981,74 @@ CREATE INDEX perdure_run_free ON ONLY public.perdure_run USING btree (agent, ver
 CREATE INDEX perdure_run_0_agent_version_parked_at_queue_tags_priority_w_idx ON public.perdure_run_0 USING btree (agent, version, parked_at, queue, tags, priority, wake_at, updated_at) WHERE ((NOT terminal) AND (NOT held));
 CREATE INDEX perdure_run_created ON ONLY public.perdure_run USING btree (created_at, run_id);
 CREATE INDEX perdure_run_0_created_at_run_id_idx ON public.perdure_run_0 USING btree (created_at, run_id);
-CREATE INDEX perdure_run_open ON ONLY public.perdure_run USING btree (created_at, run_id) WHERE (NOT terminal);
-CREATE INDEX perdure_run_0_created_at_run_id_idx1 ON public.perdure_run_0 USING btree (created_at, run_id) WHERE (NOT terminal);
 CREATE INDEX perdure_run_asks ON ONLY public.perdure_run USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
-CREATE INDEX perdure_run_0_created_at_run_id_idx2 ON public.perdure_run_0 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_0_created_at_run_id_idx1 ON public.perdure_run_0 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_open ON ONLY public.perdure_run USING btree (created_at, run_id, status) WHERE (NOT terminal);
+CREATE INDEX perdure_run_0_created_at_run_id_status_idx ON public.perdure_run_0 USING btree (created_at, run_id, status) WHERE (NOT terminal);
 CREATE INDEX perdure_run_holder ON ONLY public.perdure_run USING btree (holder) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_0_holder_idx ON public.perdure_run_0 USING btree (holder) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_lease ON ONLY public.perdure_run USING btree (lease_until) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_0_lease_until_idx ON public.perdure_run_0 USING btree (lease_until) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_key ON ONLY public.perdure_run USING btree (limit_key, held, agent, version, queue, tags, parked_at) WHERE ((NOT terminal) AND (limit_key <> ''::text));
 CREATE INDEX perdure_run_0_limit_key_held_agent_version_queue_tags_parke_idx ON public.perdure_run_0 USING btree (limit_key, held, agent, version, queue, tags, parked_at) WHERE ((NOT terminal) AND (limit_key <> ''::text));
+CREATE INDEX perdure_run_ended ON ONLY public.perdure_run USING btree (status, created_at, run_id) WHERE terminal;
+CREATE INDEX perdure_run_0_status_created_at_run_id_idx ON public.perdure_run_0 USING btree (status, created_at, run_id) WHERE terminal;
 CREATE INDEX perdure_run_1_agent_version_parked_at_queue_tags_priority_w_idx ON public.perdure_run_1 USING btree (agent, version, parked_at, queue, tags, priority, wake_at, updated_at) WHERE ((NOT terminal) AND (NOT held));
 CREATE INDEX perdure_run_1_created_at_run_id_idx ON public.perdure_run_1 USING btree (created_at, run_id);
-CREATE INDEX perdure_run_1_created_at_run_id_idx1 ON public.perdure_run_1 USING btree (created_at, run_id) WHERE (NOT terminal);
-CREATE INDEX perdure_run_1_created_at_run_id_idx2 ON public.perdure_run_1 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_1_created_at_run_id_idx1 ON public.perdure_run_1 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_1_created_at_run_id_status_idx ON public.perdure_run_1 USING btree (created_at, run_id, status) WHERE (NOT terminal);
 CREATE INDEX perdure_run_1_holder_idx ON public.perdure_run_1 USING btree (holder) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_1_lease_until_idx ON public.perdure_run_1 USING btree (lease_until) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_1_limit_key_held_agent_version_queue_tags_parke_idx ON public.perdure_run_1 USING btree (limit_key, held, agent, version, queue, tags, parked_at) WHERE ((NOT terminal) AND (limit_key <> ''::text));
+CREATE INDEX perdure_run_1_status_created_at_run_id_idx ON public.perdure_run_1 USING btree (status, created_at, run_id) WHERE terminal;
 CREATE INDEX perdure_run_2_agent_version_parked_at_queue_tags_priority_w_idx ON public.perdure_run_2 USING btree (agent, version, parked_at, queue, tags, priority, wake_at, updated_at) WHERE ((NOT terminal) AND (NOT held));
 CREATE INDEX perdure_run_2_created_at_run_id_idx ON public.perdure_run_2 USING btree (created_at, run_id);
-CREATE INDEX perdure_run_2_created_at_run_id_idx1 ON public.perdure_run_2 USING btree (created_at, run_id) WHERE (NOT terminal);
-CREATE INDEX perdure_run_2_created_at_run_id_idx2 ON public.perdure_run_2 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_2_created_at_run_id_idx1 ON public.perdure_run_2 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_2_created_at_run_id_status_idx ON public.perdure_run_2 USING btree (created_at, run_id, status) WHERE (NOT terminal);
 CREATE INDEX perdure_run_2_holder_idx ON public.perdure_run_2 USING btree (holder) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_2_lease_until_idx ON public.perdure_run_2 USING btree (lease_until) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_2_limit_key_held_agent_version_queue_tags_parke_idx ON public.perdure_run_2 USING btree (limit_key, held, agent, version, queue, tags, parked_at) WHERE ((NOT terminal) AND (limit_key <> ''::text));
+CREATE INDEX perdure_run_2_status_created_at_run_id_idx ON public.perdure_run_2 USING btree (status, created_at, run_id) WHERE terminal;
 CREATE INDEX perdure_run_3_agent_version_parked_at_queue_tags_priority_w_idx ON public.perdure_run_3 USING btree (agent, version, parked_at, queue, tags, priority, wake_at, updated_at) WHERE ((NOT terminal) AND (NOT held));
 CREATE INDEX perdure_run_3_created_at_run_id_idx ON public.perdure_run_3 USING btree (created_at, run_id);
-CREATE INDEX perdure_run_3_created_at_run_id_idx1 ON public.perdure_run_3 USING btree (created_at, run_id) WHERE (NOT terminal);
-CREATE INDEX perdure_run_3_created_at_run_id_idx2 ON public.perdure_run_3 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_3_created_at_run_id_idx1 ON public.perdure_run_3 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_3_created_at_run_id_status_idx ON public.perdure_run_3 USING btree (created_at, run_id, status) WHERE (NOT terminal);
 CREATE INDEX perdure_run_3_holder_idx ON public.perdure_run_3 USING btree (holder) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_3_lease_until_idx ON public.perdure_run_3 USING btree (lease_until) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_3_limit_key_held_agent_version_queue_tags_parke_idx ON public.perdure_run_3 USING btree (limit_key, held, agent, version, queue, tags, parked_at) WHERE ((NOT terminal) AND (limit_key <> ''::text));
+CREATE INDEX perdure_run_3_status_created_at_run_id_idx ON public.perdure_run_3 USING btree (status, created_at, run_id) WHERE terminal;
 CREATE INDEX perdure_run_4_agent_version_parked_at_queue_tags_priority_w_idx ON public.perdure_run_4 USING btree (agent, version, parked_at, queue, tags, priority, wake_at, updated_at) WHERE ((NOT terminal) AND (NOT held));
 CREATE INDEX perdure_run_4_created_at_run_id_idx ON public.perdure_run_4 USING btree (created_at, run_id);
-CREATE INDEX perdure_run_4_created_at_run_id_idx1 ON public.perdure_run_4 USING btree (created_at, run_id) WHERE (NOT terminal);
-CREATE INDEX perdure_run_4_created_at_run_id_idx2 ON public.perdure_run_4 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_4_created_at_run_id_idx1 ON public.perdure_run_4 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_4_created_at_run_id_status_idx ON public.perdure_run_4 USING btree (created_at, run_id, status) WHERE (NOT terminal);
 CREATE INDEX perdure_run_4_holder_idx ON public.perdure_run_4 USING btree (holder) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_4_lease_until_idx ON public.perdure_run_4 USING btree (lease_until) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_4_limit_key_held_agent_version_queue_tags_parke_idx ON public.perdure_run_4 USING btree (limit_key, held, agent, version, queue, tags, parked_at) WHERE ((NOT terminal) AND (limit_key <> ''::text));
+CREATE INDEX perdure_run_4_status_created_at_run_id_idx ON public.perdure_run_4 USING btree (status, created_at, run_id) WHERE terminal;
 CREATE INDEX perdure_run_5_agent_version_parked_at_queue_tags_priority_w_idx ON public.perdure_run_5 USING btree (agent, version, parked_at, queue, tags, priority, wake_at, updated_at) WHERE ((NOT terminal) AND (NOT held));
 CREATE INDEX perdure_run_5_created_at_run_id_idx ON public.perdure_run_5 USING btree (created_at, run_id);
-CREATE INDEX perdure_run_5_created_at_run_id_idx1 ON public.perdure_run_5 USING btree (created_at, run_id) WHERE (NOT terminal);
-CREATE INDEX perdure_run_5_created_at_run_id_idx2 ON public.perdure_run_5 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_5_created_at_run_id_idx1 ON public.perdure_run_5 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_5_created_at_run_id_status_idx ON public.perdure_run_5 USING btree (created_at, run_id, status) WHERE (NOT terminal);
 CREATE INDEX perdure_run_5_holder_idx ON public.perdure_run_5 USING btree (holder) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_5_lease_until_idx ON public.perdure_run_5 USING btree (lease_until) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_5_limit_key_held_agent_version_queue_tags_parke_idx ON public.perdure_run_5 USING btree (limit_key, held, agent, version, queue, tags, parked_at) WHERE ((NOT terminal) AND (limit_key <> ''::text));
+CREATE INDEX perdure_run_5_status_created_at_run_id_idx ON public.perdure_run_5 USING btree (status, created_at, run_id) WHERE terminal;
 CREATE INDEX perdure_run_6_agent_version_parked_at_queue_tags_priority_w_idx ON public.perdure_run_6 USING btree (agent, version, parked_at, queue, tags, priority, wake_at, updated_at) WHERE ((NOT terminal) AND (NOT held));
 CREATE INDEX perdure_run_6_created_at_run_id_idx ON public.perdure_run_6 USING btree (created_at, run_id);
-CREATE INDEX perdure_run_6_created_at_run_id_idx1 ON public.perdure_run_6 USING btree (created_at, run_id) WHERE (NOT terminal);
-CREATE INDEX perdure_run_6_created_at_run_id_idx2 ON public.perdure_run_6 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_6_created_at_run_id_idx1 ON public.perdure_run_6 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_6_created_at_run_id_status_idx ON public.perdure_run_6 USING btree (created_at, run_id, status) WHERE (NOT terminal);
 CREATE INDEX perdure_run_6_holder_idx ON public.perdure_run_6 USING btree (holder) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_6_lease_until_idx ON public.perdure_run_6 USING btree (lease_until) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_6_limit_key_held_agent_version_queue_tags_parke_idx ON public.perdure_run_6 USING btree (limit_key, held, agent, version, queue, tags, parked_at) WHERE ((NOT terminal) AND (limit_key <> ''::text));
+CREATE INDEX perdure_run_6_status_created_at_run_id_idx ON public.perdure_run_6 USING btree (status, created_at, run_id) WHERE terminal;
 CREATE INDEX perdure_run_7_agent_version_parked_at_queue_tags_priority_w_idx ON public.perdure_run_7 USING btree (agent, version, parked_at, queue, tags, priority, wake_at, updated_at) WHERE ((NOT terminal) AND (NOT held));
 CREATE INDEX perdure_run_7_created_at_run_id_idx ON public.perdure_run_7 USING btree (created_at, run_id);
-CREATE INDEX perdure_run_7_created_at_run_id_idx1 ON public.perdure_run_7 USING btree (created_at, run_id) WHERE (NOT terminal);
-CREATE INDEX perdure_run_7_created_at_run_id_idx2 ON public.perdure_run_7 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_7_created_at_run_id_idx1 ON public.perdure_run_7 USING btree (created_at, run_id) WHERE ((NOT terminal) AND asks);
+CREATE INDEX perdure_run_7_created_at_run_id_status_idx ON public.perdure_run_7 USING btree (created_at, run_id, status) WHERE (NOT terminal);
 CREATE INDEX perdure_run_7_holder_idx ON public.perdure_run_7 USING btree (holder) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_7_lease_until_idx ON public.perdure_run_7 USING btree (lease_until) WHERE ((NOT terminal) AND held);
 CREATE INDEX perdure_run_7_limit_key_held_agent_version_queue_tags_parke_idx ON public.perdure_run_7 USING btree (limit_key, held, agent, version, queue, tags, parked_at) WHERE ((NOT terminal) AND (limit_key <> ''::text));
+CREATE INDEX perdure_run_7_status_created_at_run_id_idx ON public.perdure_run_7 USING btree (status, created_at, run_id) WHERE terminal;
 ALTER INDEX public.perdure_blob_pkey ATTACH PARTITION public.perdure_blob_0_pkey;
 ALTER INDEX public.perdure_blob_pkey ATTACH PARTITION public.perdure_blob_1_pkey;
 ALTER INDEX public.perdure_blob_pkey ATTACH PARTITION public.perdure_blob_2_pkey;
@@ -1007,70 +1097,86 @@ ALTER INDEX public.perdure_inbox_waiting ATTACH PARTITION public.perdure_inbox_6
 ALTER INDEX public.perdure_inbox_pkey ATTACH PARTITION public.perdure_inbox_7_pkey;
 ALTER INDEX public.perdure_inbox_run_id_id_key ATTACH PARTITION public.perdure_inbox_7_run_id_id_key;
 ALTER INDEX public.perdure_inbox_waiting ATTACH PARTITION public.perdure_inbox_7_run_id_position_idx;
+ALTER INDEX public.perdure_key_pkey ATTACH PARTITION public.perdure_key_0_pkey;
+ALTER INDEX public.perdure_key_pkey ATTACH PARTITION public.perdure_key_1_pkey;
+ALTER INDEX public.perdure_key_pkey ATTACH PARTITION public.perdure_key_2_pkey;
+ALTER INDEX public.perdure_key_pkey ATTACH PARTITION public.perdure_key_3_pkey;
+ALTER INDEX public.perdure_key_pkey ATTACH PARTITION public.perdure_key_4_pkey;
+ALTER INDEX public.perdure_key_pkey ATTACH PARTITION public.perdure_key_5_pkey;
+ALTER INDEX public.perdure_key_pkey ATTACH PARTITION public.perdure_key_6_pkey;
+ALTER INDEX public.perdure_key_pkey ATTACH PARTITION public.perdure_key_7_pkey;
 ALTER INDEX public.perdure_run_free ATTACH PARTITION public.perdure_run_0_agent_version_parked_at_queue_tags_priority_w_idx;
 ALTER INDEX public.perdure_run_created ATTACH PARTITION public.perdure_run_0_created_at_run_id_idx;
-ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_0_created_at_run_id_idx1;
-ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_0_created_at_run_id_idx2;
+ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_0_created_at_run_id_idx1;
+ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_0_created_at_run_id_status_idx;
 ALTER INDEX public.perdure_run_holder ATTACH PARTITION public.perdure_run_0_holder_idx;
 ALTER INDEX public.perdure_run_lease ATTACH PARTITION public.perdure_run_0_lease_until_idx;
 ALTER INDEX public.perdure_run_key ATTACH PARTITION public.perdure_run_0_limit_key_held_agent_version_queue_tags_parke_idx;
 ALTER INDEX public.perdure_run_pkey ATTACH PARTITION public.perdure_run_0_pkey;
+ALTER INDEX public.perdure_run_ended ATTACH PARTITION public.perdure_run_0_status_created_at_run_id_idx;
 ALTER INDEX public.perdure_run_free ATTACH PARTITION public.perdure_run_1_agent_version_parked_at_queue_tags_priority_w_idx;
 ALTER INDEX public.perdure_run_created ATTACH PARTITION public.perdure_run_1_created_at_run_id_idx;
-ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_1_created_at_run_id_idx1;
-ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_1_created_at_run_id_idx2;
+ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_1_created_at_run_id_idx1;
+ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_1_created_at_run_id_status_idx;
 ALTER INDEX public.perdure_run_holder ATTACH PARTITION public.perdure_run_1_holder_idx;
 ALTER INDEX public.perdure_run_lease ATTACH PARTITION public.perdure_run_1_lease_until_idx;
 ALTER INDEX public.perdure_run_key ATTACH PARTITION public.perdure_run_1_limit_key_held_agent_version_queue_tags_parke_idx;
 ALTER INDEX public.perdure_run_pkey ATTACH PARTITION public.perdure_run_1_pkey;
+ALTER INDEX public.perdure_run_ended ATTACH PARTITION public.perdure_run_1_status_created_at_run_id_idx;
 ALTER INDEX public.perdure_run_free ATTACH PARTITION public.perdure_run_2_agent_version_parked_at_queue_tags_priority_w_idx;
 ALTER INDEX public.perdure_run_created ATTACH PARTITION public.perdure_run_2_created_at_run_id_idx;
-ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_2_created_at_run_id_idx1;
-ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_2_created_at_run_id_idx2;
+ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_2_created_at_run_id_idx1;
+ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_2_created_at_run_id_status_idx;
 ALTER INDEX public.perdure_run_holder ATTACH PARTITION public.perdure_run_2_holder_idx;
 ALTER INDEX public.perdure_run_lease ATTACH PARTITION public.perdure_run_2_lease_until_idx;
 ALTER INDEX public.perdure_run_key ATTACH PARTITION public.perdure_run_2_limit_key_held_agent_version_queue_tags_parke_idx;
 ALTER INDEX public.perdure_run_pkey ATTACH PARTITION public.perdure_run_2_pkey;
+ALTER INDEX public.perdure_run_ended ATTACH PARTITION public.perdure_run_2_status_created_at_run_id_idx;
 ALTER INDEX public.perdure_run_free ATTACH PARTITION public.perdure_run_3_agent_version_parked_at_queue_tags_priority_w_idx;
 ALTER INDEX public.perdure_run_created ATTACH PARTITION public.perdure_run_3_created_at_run_id_idx;
-ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_3_created_at_run_id_idx1;
-ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_3_created_at_run_id_idx2;
+ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_3_created_at_run_id_idx1;
+ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_3_created_at_run_id_status_idx;
 ALTER INDEX public.perdure_run_holder ATTACH PARTITION public.perdure_run_3_holder_idx;
 ALTER INDEX public.perdure_run_lease ATTACH PARTITION public.perdure_run_3_lease_until_idx;
 ALTER INDEX public.perdure_run_key ATTACH PARTITION public.perdure_run_3_limit_key_held_agent_version_queue_tags_parke_idx;
 ALTER INDEX public.perdure_run_pkey ATTACH PARTITION public.perdure_run_3_pkey;
+ALTER INDEX public.perdure_run_ended ATTACH PARTITION public.perdure_run_3_status_created_at_run_id_idx;
 ALTER INDEX public.perdure_run_free ATTACH PARTITION public.perdure_run_4_agent_version_parked_at_queue_tags_priority_w_idx;
 ALTER INDEX public.perdure_run_created ATTACH PARTITION public.perdure_run_4_created_at_run_id_idx;
-ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_4_created_at_run_id_idx1;
-ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_4_created_at_run_id_idx2;
+ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_4_created_at_run_id_idx1;
+ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_4_created_at_run_id_status_idx;
 ALTER INDEX public.perdure_run_holder ATTACH PARTITION public.perdure_run_4_holder_idx;
 ALTER INDEX public.perdure_run_lease ATTACH PARTITION public.perdure_run_4_lease_until_idx;
 ALTER INDEX public.perdure_run_key ATTACH PARTITION public.perdure_run_4_limit_key_held_agent_version_queue_tags_parke_idx;
 ALTER INDEX public.perdure_run_pkey ATTACH PARTITION public.perdure_run_4_pkey;
+ALTER INDEX public.perdure_run_ended ATTACH PARTITION public.perdure_run_4_status_created_at_run_id_idx;
 ALTER INDEX public.perdure_run_free ATTACH PARTITION public.perdure_run_5_agent_version_parked_at_queue_tags_priority_w_idx;
 ALTER INDEX public.perdure_run_created ATTACH PARTITION public.perdure_run_5_created_at_run_id_idx;
-ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_5_created_at_run_id_idx1;
-ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_5_created_at_run_id_idx2;
+ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_5_created_at_run_id_idx1;
+ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_5_created_at_run_id_status_idx;
 ALTER INDEX public.perdure_run_holder ATTACH PARTITION public.perdure_run_5_holder_idx;
 ALTER INDEX public.perdure_run_lease ATTACH PARTITION public.perdure_run_5_lease_until_idx;
 ALTER INDEX public.perdure_run_key ATTACH PARTITION public.perdure_run_5_limit_key_held_agent_version_queue_tags_parke_idx;
 ALTER INDEX public.perdure_run_pkey ATTACH PARTITION public.perdure_run_5_pkey;
+ALTER INDEX public.perdure_run_ended ATTACH PARTITION public.perdure_run_5_status_created_at_run_id_idx;
 ALTER INDEX public.perdure_run_free ATTACH PARTITION public.perdure_run_6_agent_version_parked_at_queue_tags_priority_w_idx;
 ALTER INDEX public.perdure_run_created ATTACH PARTITION public.perdure_run_6_created_at_run_id_idx;
-ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_6_created_at_run_id_idx1;
-ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_6_created_at_run_id_idx2;
+ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_6_created_at_run_id_idx1;
+ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_6_created_at_run_id_status_idx;
 ALTER INDEX public.perdure_run_holder ATTACH PARTITION public.perdure_run_6_holder_idx;
 ALTER INDEX public.perdure_run_lease ATTACH PARTITION public.perdure_run_6_lease_until_idx;
 ALTER INDEX public.perdure_run_key ATTACH PARTITION public.perdure_run_6_limit_key_held_agent_version_queue_tags_parke_idx;
 ALTER INDEX public.perdure_run_pkey ATTACH PARTITION public.perdure_run_6_pkey;
+ALTER INDEX public.perdure_run_ended ATTACH PARTITION public.perdure_run_6_status_created_at_run_id_idx;
 ALTER INDEX public.perdure_run_free ATTACH PARTITION public.perdure_run_7_agent_version_parked_at_queue_tags_priority_w_idx;
 ALTER INDEX public.perdure_run_created ATTACH PARTITION public.perdure_run_7_created_at_run_id_idx;
-ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_7_created_at_run_id_idx1;
-ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_7_created_at_run_id_idx2;
+ALTER INDEX public.perdure_run_asks ATTACH PARTITION public.perdure_run_7_created_at_run_id_idx1;
+ALTER INDEX public.perdure_run_open ATTACH PARTITION public.perdure_run_7_created_at_run_id_status_idx;
 ALTER INDEX public.perdure_run_holder ATTACH PARTITION public.perdure_run_7_holder_idx;
 ALTER INDEX public.perdure_run_lease ATTACH PARTITION public.perdure_run_7_lease_until_idx;
 ALTER INDEX public.perdure_run_key ATTACH PARTITION public.perdure_run_7_limit_key_held_agent_version_queue_tags_parke_idx;
 ALTER INDEX public.perdure_run_pkey ATTACH PARTITION public.perdure_run_7_pkey;
+ALTER INDEX public.perdure_run_ended ATTACH PARTITION public.perdure_run_7_status_created_at_run_id_idx;
 ALTER INDEX public.perdure_snapshot_pkey ATTACH PARTITION public.perdure_snapshot_0_pkey;
 ALTER INDEX public.perdure_snapshot_pkey ATTACH PARTITION public.perdure_snapshot_1_pkey;
 ALTER INDEX public.perdure_snapshot_pkey ATTACH PARTITION public.perdure_snapshot_2_pkey;

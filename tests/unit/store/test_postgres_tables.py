@@ -24,7 +24,7 @@ from perdure.errors import (
 from perdure.host import Runtime
 from perdure.store.postgres import PostgresStore, schema
 from perdure.store.postgres.schema import SHAPE
-from perdure.store.protocol import Batch, Claim, Placement, Query
+from perdure.store.protocol import Batch, Query
 from perdure.store.upgrade import Shape
 from perdure.testing.contract.trial import events, new_run, refused
 from tests.database import new_database
@@ -153,39 +153,6 @@ async def test_an_older_store_is_brought_up_to_date_in_one_transaction_or_not_at
     assert _columns(sql) >= {"colour", "size"}
     assert sql.execute("SELECT seq, colour FROM perdure_run").fetchall() == [(3, "red")]
     assert sql.execute("SELECT count(*) FROM perdure_event").fetchone() == (3,)
-
-
-async def test_tables_of_the_first_version_are_brought_up_to_todays(
-    url: str, sql: psycopg.Connection[Any]
-) -> None:
-    """Runs of the first release are claimed, and columns and indexes are those of new tables."""
-    sql.execute((GOLDEN / "postgres-v1.sql").read_bytes())
-    sql.execute("INSERT INTO perdure_schema VALUES (1, 0)")
-    sql.execute(
-        "INSERT INTO perdure_run (run_id, agent, version, created_at, status, updated_at, seq)"
-        " VALUES ('old', 'a', '1', 7, 'ready', 7, 1)"
-    )
-    async with opened(url) as store:
-        assert (await store.row("old")).placement == Placement()
-        (claimed,) = await store.claim(Claim("w", 30, {"a": frozenset({"1"})}))
-        assert claimed.row.run_id == "old"
-    upgraded = _shape(sql)
-    sql.execute("CREATE SCHEMA fresh")
-    async with opened(url + "&options=-csearch_path%3Dfresh"):
-        sql.execute("SET search_path TO fresh")
-        assert _shape(sql) == upgraded
-
-
-def _shape(sql: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
-    """Columns and indexes of runs, whatever their order."""
-    columns = (
-        "SELECT attname, atttypid, attnotnull FROM pg_attribute WHERE attrelid = 'perdure_run'::regclass"
-    )
-    indexes = (
-        "SELECT indexname, regexp_replace(indexdef, ' ON .*perdure_run', ' ON perdure_run') FROM pg_indexes"
-        " WHERE tablename = 'perdure_run' AND schemaname = current_schema()"
-    )
-    return [*sorted(sql.execute(columns).fetchall()), *sorted(sql.execute(indexes).fetchall())]
 
 
 def _columns(sql: psycopg.Connection[Any]) -> set[str]:

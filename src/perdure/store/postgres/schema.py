@@ -12,7 +12,7 @@ from perdure.errors import NotAStore, StoreNewer, StoreReadOnly, StoreUnavailabl
 from perdure.store.postgres.connection import NOW, RIGHTS, Connection, one, translate
 from perdure.store.upgrade import Shape, schema_text
 
-SHAPE = Shape("postgres", 5)
+SHAPE = Shape("postgres", 2)
 """The version of the tables that this perdure reads and writes, and how an older one becomes it."""
 
 _TABLES = tuple(

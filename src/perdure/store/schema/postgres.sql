@@ -1,4 +1,4 @@
--- The tables of a perdure store in one PostgreSQL schema, version 5.
+-- The tables of a perdure store in one PostgreSQL schema, version 2.
 --
 -- Every name begins with perdure_; a user's own tables may live beside them. Every table that grows with the runs is
 -- partitioned by a hash of run_id, and each of its keys begins with run_id, so that a run's rows lie together and the

@@ -1,4 +1,4 @@
--- The tables of a perdure store in one SQLite file, version 5.
+-- The tables of a perdure store in one SQLite file, version 2.
 --
 -- Every name begins with perdure_; a user's own tables may live beside them. A key of an event, snapshot or message is
 -- one integer, run_no << 32 | number, so that a run's rows lie together and need no second index. Events are an

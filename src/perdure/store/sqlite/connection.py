@@ -34,7 +34,7 @@ from perdure.store.upgrade import Shape, schema_text
 APPLICATION_ID = 0x70645552
 """What marks a file as ours: `pdUR`, at offset 68 of the file."""
 
-SHAPE = Shape("sqlite", 5)
+SHAPE = Shape("sqlite", 2)
 """The version of the tables that this perdure reads and writes, and how an older one becomes it."""
 
 SCHEMA_VERSION = SHAPE.version

@@ -1,2 +1,0 @@
--- Version 3: a compacted run begins with a snapshot, after its floor.
-ALTER TABLE perdure_run ADD COLUMN floor bigint NOT NULL DEFAULT 0;

@@ -105,7 +105,7 @@ class Runtime(Desk):
         secrets: Resolver | None = None,
     ) -> None:
         address = store if store is None or isinstance(store, str) else store.url
-        self._address = None if address == "memory:" else address
+        self._address = None if (address or "").startswith("memory:") else address
         self._owns_store = store is None or isinstance(store, str)
         self.store: Store = (
             open_store(store, clock=clock) if store is None or isinstance(store, str) else store

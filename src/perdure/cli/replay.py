@@ -139,7 +139,7 @@ class _Work:
         async with there(self.options) as store:
             ours, others = await chosen(store, of_agents(choice, self.agents))
             jobs = min(self.jobs, len(ours) // SHARE)
-            if jobs < 2 or store.url == "memory:":
+            if jobs < 2 or store.url.startswith("memory:"):
                 found = await replay_rows(
                     store, self.agents, SYSTEM, ours, seconds=self.seconds, progress=progress
                 )

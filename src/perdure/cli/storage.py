@@ -11,7 +11,7 @@ from pathlib import Path
 from perdure.cli.options import Options
 from perdure.errors import AmbiguousRun, BadPoint, NoStore, NoSuchRun, StoreReadOnly, StoreUnavailable
 from perdure.runtime.vaults import enter, vault_for_look
-from perdure.store import open_store
+from perdure.store import open_store, switched
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.plain import clean
 
@@ -26,6 +26,7 @@ def url_of(options: Options) -> str:
 
 def path_of(url: str) -> Path | None:
     """The file that the URL names, or None for a store that is no file."""
+    url, _ = switched(url)
     if url.startswith("sqlite:///"):
         return Path(url.removeprefix("sqlite:///"))
     return None if url == "memory:" or "://" in url else Path(url)

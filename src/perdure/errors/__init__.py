@@ -132,6 +132,8 @@ from perdure.errors.secrets import (
     SecrecyError,
     SecretLeaked,
     SecretMissing,
+    StoreEncrypted,
+    StoreNotEncrypted,
 )
 from perdure.errors.signals import (
     LeaseLost,
@@ -293,10 +295,12 @@ __all__ = [
     "StepFailed",
     "StepHangs",
     "StoreClosed",
+    "StoreEncrypted",
     "StoreError",
     "StoreIO",
     "StoreLocked",
     "StoreNewer",
+    "StoreNotEncrypted",
     "StoreReadOnly",
     "StoreUnavailable",
     "StricterInside",

@@ -61,3 +61,24 @@ class EraseRefused(SecrecyError):
     code = "K605"
     default_safe = "No key was destroyed."
     default_remedy = "end the runs that the message names first: perdure cancel RUN"
+
+
+class StoreEncrypted(SecrecyError):
+    """The store is encrypted, and was opened as one that is not.
+
+    Its address ends with `?encrypt=on` for every process, which has its keys in PERDURE_KEY.
+    """
+
+    code = "K606"
+    default_safe = "Nothing was written."
+    default_remedy = "name it with the switch: --store 'app.db?encrypt=on', or so in PERDURE_STORE"
+
+
+class StoreNotEncrypted(SecrecyError):
+    """The store holds runs in the clear, or is being turned into one that does, and was opened as one that is
+    encrypted. Nothing is kept beside them sealed, as if the whole were.
+    """
+
+    code = "K607"
+    default_safe = "Nothing was written."
+    default_remedy = "name it without ?encrypt=on; a new store is encrypted from its first run on"

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from perdure import codec
 from perdure.codec.sealed import KEY_BYTES, Sealed, Seen, Vault, vault_scope
 from perdure.errors import ExtraMissing, KeyMissing
-from perdure.runtime.master import unwrapped, wrapped
 from perdure.state import events as e
+from perdure.store.master import unwrapped, wrapped
 from perdure.store.protocol import Inbound, Store
 
 

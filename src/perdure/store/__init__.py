@@ -15,7 +15,7 @@ from perdure.store.memory import MemoryStore
 from perdure.store.protocol import Store
 from perdure.store.sqlite import SQLiteStore
 
-__all__ = ["DEFAULT_PATH", "MemoryStore", "SQLiteStore", "Store", "open_store"]
+__all__ = ["DEFAULT_PATH", "MemoryStore", "SQLiteStore", "Store", "open_store", "switched"]
 
 DEFAULT_PATH = "perdure.db"
 """Where runs are kept if neither the caller nor PERDURE_STORE says otherwise: a file here."""
@@ -28,8 +28,33 @@ def open_store(url: str | None = None, *, clock: Clock = SYSTEM, look: bool = Fa
     (with a fourth slash for an absolute path) or a plain path: an SQLite file. `postgresql://…`: a PostgreSQL
     database; raises ExtraMissing where its driver is not installed. Anything else raises BadStoreURL. `look`:
     a store that outlives the process is only read, and nothing in it or beside it is made or changed.
+
+    An address that ends with `?encrypt=on` (in a longer query `&encrypt=on`): what the store keeps is sealed
+    under the keys in PERDURE_KEY.
     """
-    address = url if url is not None else os.environ.get("PERDURE_STORE") or DEFAULT_PATH
+    address, encrypted = switched(url if url is not None else os.environ.get("PERDURE_STORE") or DEFAULT_PATH)
+    store = _open(address, clock, look=look)
+    if not encrypted:
+        return store
+    from perdure.store.sealed import SealedStore  # dear to load, and seldom needed
+
+    return SealedStore(store)
+
+
+def switched(address: str) -> tuple[str, bool]:
+    """An address without its switch, and whether that says that the store is encrypted.
+
+    Raises BadStoreURL for another word than on or off.
+    """
+    found = re.search(r"(?<=[?&])encrypt=([^&]*)(&|$)", address)
+    if found is None:
+        return address, False
+    if found[1] not in ("on", "off"):
+        raise BadStoreURL(f"encrypt is on or off, not {found[1]!r}", url=without_password(address))
+    return (address[: found.start()] + address[found.end() :]).rstrip("?&"), found[1] == "on"
+
+
+def _open(address: str, clock: Clock, *, look: bool) -> Store:
     if address == "memory:":
         return MemoryStore(clock=clock)
     if address.startswith("sqlite:///") and len(address) > len("sqlite:///"):

@@ -17,6 +17,7 @@ from msgspec import Struct
 from perdure.clock import SYSTEM, Clock
 from perdure.errors import Damaged, ForeignLoop, InboxMoved, NoSuchRun, SeqConflict, StoreClosed
 from perdure.store.protocol import (
+    MARK,
     NEVER,
     Appended,
     Batch,
@@ -40,6 +41,7 @@ from perdure.store.standing import (
     Standing,
     check_batch,
     check_compaction,
+    check_mark,
     check_message,
     check_run,
     check_size,
@@ -102,6 +104,7 @@ class MemoryStore(Store):
         loop = asyncio.get_running_loop()
         if self._opened and self._loop is not loop and self._loop is not None and not self._loop.is_closed():
             raise ForeignLoop("the store was opened in another event loop")
+        check_mark(self.url, self._keys.get(MARK), sealed=self.sealed)
         self._loop = loop
         self._opened = True
 

@@ -101,6 +101,15 @@ class RowChange(msgspec.Struct, frozen=True):
 RESTORER = "restore"
 """The holder of every open run of a backup, from the moment of its `restore` until the run is given back."""
 
+MARK = ""
+"""Under this name the mark of an encrypted store lies among the keys: no run's id is empty."""
+
+
+def kids_of(mark: bytes) -> tuple[bytes, ...]:
+    """The names of the keys that a mark has, 8 bytes each; zeros stand for no key."""
+    return tuple([mark[start : start + 8] for start in range(1, 1 + 8 * mark[0], 8)])
+
+
 NEVER = 1 << 62
 """`due_at` of a run that only a message wakes. Larger than any moment in microseconds."""
 
@@ -379,10 +388,15 @@ class StoreStats(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Where bytes are kept. `url` tells where; `value_bytes` is the largest single value that is taken."""
+    """Where bytes are kept. `url` tells where; `value_bytes` is the largest single value that is taken.
+
+    `sealed`: whoever opens it seals what it keeps. One that is encrypted opens to nobody else
+    (StoreEncrypted).
+    """
 
     url: str
     value_bytes: int
+    sealed: bool = False
 
     def now(self) -> int:
         """The store's clock, in microseconds; the only one that judges leases and deadlines."""

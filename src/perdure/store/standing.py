@@ -20,6 +20,7 @@ from perdure.errors import (
     RunOpen,
     SeqConflict,
     StaleEpoch,
+    StoreEncrypted,
     StoreError,
     TooLarge,
     WorkerTaken,
@@ -37,6 +38,7 @@ from perdure.store.protocol import (
     RowChange,
     RunRow,
     Stored,
+    kids_of,
 )
 
 VALUE_BYTES = 512 << 20
@@ -343,6 +345,12 @@ def told(error: BaseException) -> BaseException:
 def gone(run_id: str) -> RunGone:
     """The refusal for a run that was dropped."""
     return RunGone(f"run {run_id} was pruned", run_id=run_id)
+
+
+def check_mark(url: str, mark: bytes | None, *, sealed: bool) -> None:
+    """Refuse to open an encrypted store as one that is not. Raises StoreEncrypted."""
+    if mark and not sealed and any(map(any, kids_of(mark))):
+        raise StoreEncrypted(f"the store {url} is encrypted, and was opened as one that is not", url=url)
 
 
 def at_work(worker: str) -> WorkerTaken:

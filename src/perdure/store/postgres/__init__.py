@@ -35,6 +35,7 @@ from perdure.store.postgres.threads import Threads
 from perdure.store.postgres.transaction import Release, Removal, Renewal, Work
 from perdure.store.postgres.writer import Job, Outcome, Settings, Writer
 from perdure.store.protocol import (
+    MARK,
     Appended,
     Batch,
     Claim,
@@ -56,6 +57,7 @@ from perdure.store.standing import (
     VALUE_BYTES,
     check_batch,
     check_compaction,
+    check_mark,
     check_message,
     check_run,
     check_text,
@@ -191,6 +193,7 @@ class PostgresStore(Store):
                 self._synced = check_durable(connection, shown)
                 schema.make(connection, shown)
                 self._read_only = schema.missing_right(connection, shown)
+            check_mark(self.url, keys.find(connection, MARK), sealed=self.sealed)
             self._facts = settings(connection)
             before = self._clock.now()
             theirs = int(one(connection.execute(f"SELECT {NOW}"))[0])

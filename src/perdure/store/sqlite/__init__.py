@@ -21,6 +21,7 @@ from perdure.clock import SYSTEM, Clock
 from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly, StoreUnavailable
 from perdure.store import forks
 from perdure.store.protocol import (
+    MARK,
     Appended,
     Batch,
     Claim,
@@ -51,6 +52,7 @@ from perdure.store.standing import (
     VALUE_BYTES,
     check_batch,
     check_compaction,
+    check_mark,
     check_message,
     check_run,
     check_text,
@@ -146,7 +148,8 @@ class SQLiteStore(Store):
         writer = self._open_writer()
         reader = Reader(self.place, quietly=writer is None)
         try:
-            reader.open()
+            mark = reader.ask(lambda connection: reads.key(connection, MARK))
+            check_mark(self.url, mark, sealed=self.sealed)
         except BaseException:
             reader.close()
             if writer is not None:

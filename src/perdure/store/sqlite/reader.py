@@ -46,9 +46,9 @@ class Reader:
         """A pair that differs once any other connection has committed."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._version)
 
-    def open(self) -> None:
-        """Open now rather than at the first reading; blocks."""
-        self._pool.submit(self._connected).result()
+    def ask(self, reading: Callable[[apsw.Connection], T]) -> T:
+        """Open now, by a first reading; blocks."""
+        return self._pool.submit(self._in_transaction, reading).result()
 
     def close(self) -> None:
         """Finish what is being read and close; blocks."""

@@ -237,7 +237,7 @@ class EventPromises(Promises):
         await trial.store.append(Batch("r", 1, 1, events(2, 2), blobs=(blob,)))
         await trial.store.append(Batch("r", 1, 2, events(3, 3), blobs=(blob,)))
         assert await trial.store.blob("r", blob.digest) == blob.data
-        assert (await trial.store.stats()).blob_bytes == len(blob.data)
+        assert (await trial.store.stats()).blob_bytes == self.size_of(blob)
         await trial.new_run("s")
         with refused(Damaged):
             await trial.store.blob("s", blob.digest)

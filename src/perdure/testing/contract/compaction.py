@@ -10,6 +10,9 @@ from perdure.errors import Damaged, NoSuchRun, RunGone, SeqConflict, TooLarge
 from perdure.store.protocol import Batch, Blob, Compaction, Query, RowChange, Snapshot
 from perdure.testing.contract.trial import Promises, Trial, events, new_run, promise, refused
 
+LARGE = Blob(b"k" * 16, b"large")
+"""The large value that the run has."""
+
 BASE = Snapshot(3, b"at three", b"c" * 16)
 """The snapshot with which a compacted run begins."""
 
@@ -28,7 +31,7 @@ class CompactionPromises(Promises):
         assert await trial.store.read("r", 4) == events(5, 5)
         assert await trial.store.snapshots("r") == (BASE,)
         assert await trial.store.tombstones("r") == (b"what was",)
-        size = len(BASE.data) + 2 * len(b"event 4") + len(b"large")
+        size = self.size_of(BASE, *events(4, 5), LARGE)
         assert await trial.store.sizes(["r"]) == {"r": size}
 
     @promise
@@ -163,6 +166,5 @@ async def _grown(trial: Trial) -> None:
     """Run `r` with five events, an early snapshot and a blob."""
     await trial.lease()
     early = Snapshot(2, b"at two", b"b" * 16)
-    blob = Blob(b"k" * 16, b"large")
-    await trial.store.append(Batch("r", 1, 1, events(2, 2), snapshot=early, blobs=(blob,)))
+    await trial.store.append(Batch("r", 1, 1, events(2, 2), snapshot=early, blobs=(LARGE,)))
     await trial.store.append(Batch("r", 1, 2, events(3, 5)))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from perdure.clock import Clock
 from perdure.errors import PerdureError
-from perdure.store.protocol import Claim, Claimed, Message, NewRun, Store, Stored
+from perdure.store.protocol import Blob, Claim, Claimed, Message, NewRun, Snapshot, Store, Stored
 from perdure.testing.clock import MovableClock
 
 
@@ -31,6 +31,14 @@ class Promises:
     def new_store(self, folder: Path, clock: Clock) -> Store:
         """A store in this folder, not open yet. For the same folder it must be the same place again."""
         raise NotImplementedError
+
+    def size(self, data: bytes, digest: bytes | None = None) -> int:
+        """The bytes that the store counts for a value, and its digest if it has one: more if it adds some."""
+        return len(data)
+
+    def size_of(self, *items: Stored | Snapshot | Blob) -> int:
+        """The bytes that the store counts for these."""
+        return sum(self.size(item.data, item.digest) for item in items)
 
 
 S = TypeVar("S", bound=Promises)

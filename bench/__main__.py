@@ -17,6 +17,7 @@ from bench import (
     keeping,
     loading,
     past,
+    resuming,
     starting,
     states,
     steps,
@@ -41,6 +42,7 @@ PARTS = {
     "hands": hands.measure,
     "ahead": ahead.measure,
     "past": past.measure,
+    "resuming": resuming.measure,
 }
 
 

@@ -8,6 +8,7 @@ end.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import statistics
 import sys
@@ -18,6 +19,7 @@ from typing import Self
 from bench.room import Room
 from bench.table import HERE, Line
 from perdure import codec
+from perdure.lab.server import postgres
 from perdure.state import events as e
 from perdure.store import open_store
 from perdure.store.protocol import GENESIS, Batch, Claim, NewRun, Query, Store, Stored
@@ -26,6 +28,7 @@ from perdure.timeline.pruning import Rule, planned, prune
 
 GROUP = "Removing 100,000 ended runs beside a live worker"
 RUNS, QUICK = 100_000, 10_000
+PART = 5  # in a database one in so many, for each removal is some exchanges with a server
 PAUSE_SECONDS = 0.002
 STALL_MS = 250.0
 MANY = 500  # created in one go
@@ -106,9 +109,14 @@ class Living:
 
 
 async def measure(room: Room) -> None:
-    """A full store; the worker alone, and beside the removal."""
-    path = room.path()
-    await measured(room, f"sqlite:///{path}", QUICK if room.quick else RUNS, path)
+    """A full store of each kind; the worker alone, and beside the removal."""
+    path, runs = room.path(), QUICK if room.quick else RUNS
+    await measured(room, f"sqlite:///{path}", runs, path)
+    with contextlib.ExitStack() as stack:
+        found = stack.enter_context(postgres())
+        if found is not None:
+            database = await asyncio.to_thread(stack.enter_context, found.database())
+            await measured(room, database.url, runs // PART, None)
 
 
 async def measured(room: Room, url: str, runs: int, path: Path | None) -> None:
@@ -116,7 +124,7 @@ async def measured(room: Room, url: str, runs: int, path: Path | None) -> None:
     store = open_store(url)
     await store.open()
     await fill(store, runs)
-    kind = "" if path is not None else ", PostgreSQL"
+    kind = "" if path is not None else f", PostgreSQL, {runs:,} runs"
     async with Living(url) as alone:
         await asyncio.sleep(5)
     before = (await store.stats()).file_bytes

@@ -33,6 +33,10 @@ AT_ONCE = 512
 """So many events are decoded before they are folded: few enough to stay in the processor's cache."""
 
 
+PAGE = 1000
+"""Events that are read in one go."""
+
+
 class Past(Struct, frozen=True):
     """A run as it was loaded: verified and folded.
 
@@ -257,11 +261,13 @@ async def goal_of(store: Store, run_id: str) -> bytes:
 async def read_all(store: Store, run_id: str, after: int = 0) -> list[Stored]:
     """Every stored event of a run with seq > after, in order. Raises Damaged if their numbers do not rise."""
     stored: list[Stored] = []
-    while page := await store.read(run_id, after):
+    while page := await store.read(run_id, after, PAGE):
         if page[-1].seq <= after:
             raise Damaged(f"run {run_id}: event {page[-1].seq} lies after event {after}", run_id=run_id)
         stored.extend(page)
         after = page[-1].seq
+        if len(page) < PAGE:  # the last one: most runs are one page, and one read
+            break
     return stored
 
 

@@ -438,7 +438,10 @@ class Store(Protocol):
         ...
 
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> tuple[Stored, ...]:
-        """Events with seq > after, in order. Raises NoSuchRun, RunGone."""
+        """Events with seq > after, in order: `limit` of them, or all that there are if those are fewer.
+
+        Raises NoSuchRun, RunGone.
+        """
         ...
 
     async def snapshots(self, run_id: str) -> tuple[Snapshot, ...]:

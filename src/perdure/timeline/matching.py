@@ -46,10 +46,11 @@ class Recorded(Struct, frozen=True):
         return self.standing in SETTLED
 
 
-def recorded_calls(events: Sequence[e.Event]) -> list[Recorded]:
+def recorded_calls(events: Sequence[e.Event], after: int = -1) -> list[Recorded]:
     """Every call that a run's steps recorded, in the order of their first events; no undos, no requests.
 
-    Of a step that was begun anew, what its last execution rests on.
+    Of a step that was begun anew, what its last execution rests on. Only those that were settled later than
+    event `after`: a list of the state that each call was given is as long as the run so far.
     """
     usages = {
         (event.body.path, event.seq): event.body.usage
@@ -58,7 +59,7 @@ def recorded_calls(events: Sequence[e.Event]) -> list[Recorded]:
     }
     found: list[Recorded] = []
     for step in past_steps(events):
-        calls = [call for call in step.record.calls.values() if _is_asked_for(call)]
+        calls = [call for call in step.record.calls.values() if call.seq > after and _is_asked_for(call)]
         calls.sort(key=lambda call: call.intent or call.seq)
         found += [_recorded(step.record, call, usages.get((call.path, call.seq))) for call in calls]
     return found

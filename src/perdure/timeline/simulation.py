@@ -19,14 +19,14 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Agent, call_scope
-from perdure.errors import BadPoint, PerdureError
-from perdure.journal import Past
+from perdure.errors import BadPoint
+from perdure.journal import Past, resolve
 from perdure.runtime import adoption as adopting
 from perdure.runtime.birth import Circumstances, started
 from perdure.runtime.body import run_body
 from perdure.runtime.budgets import used
 from perdure.runtime.caller import line_of_error
-from perdure.runtime.difference import error_words, shown, told_end
+from perdure.runtime.difference import error_words, told_end
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution, Live
 from perdure.runtime.identity import identity
@@ -41,7 +41,7 @@ from perdure.runtime.waits import Awaited
 from perdure.runtime.wanted import Wanted
 from perdure.state import events as e
 from perdure.state.amount import KINDS
-from perdure.state.fold import fold, fold_all
+from perdure.state.fold import fold, fold_all, recorded_values
 from perdure.state.record import RunRecord, SignalRecord, WaitRecord
 from perdure.timeline.comparison import changes
 from perdure.timeline.matching import Matcher, Recorded, paired, recorded_calls
@@ -117,13 +117,10 @@ class Simulation:
         self._given = given
         self._events = events
         self._then = fold_all(RunRecord(), events, codec.decode)
-        self._recorded = [
-            call for call in recorded_calls(events) if call.seq > given.at and call.name not in e.DRAWN
-        ]
+        recorded = recorded_calls(events, given.at)
+        self._recorded = [call for call in recorded if call.name not in e.DRAWN]
         self._matcher = Matcher(call for call in self._recorded if call.name not in given.anew)
-        self._draws = [
-            call for call in recorded_calls(events) if call.name in e.DRAWN and call.seq > given.at
-        ]
+        self._draws = [call for call in recorded if call.name in e.DRAWN]
         self._waits = [
             wait
             for step in past_steps(events)
@@ -256,8 +253,10 @@ class Simulation:
         if outcome is None:
             return self._no_outcome(live, wanted, taken)
         asks = outcome.source != "recorded" and tool.needs_approval(wanted.args)
-        args = {name: _plain(value) for name, value in wanted.args.items()}
-        number = self._drive.record.step + 1
+        record = self._drive.record
+        values = recorded_values(record)
+        args = {name: resolve(record.state, value, values) for name, value in head.args}
+        number = record.step + 1
         made = _Made(live.path, number, head, args, outcome.source, asks, live.place)
         made.standing, made.value = outcome.standing, outcome.value
         self._made.append(made)
@@ -473,10 +472,3 @@ def _asks_same(one: WaitRecord, other: WaitRecord) -> bool:
         return one.name == other.name
     was, now = Begun.of(one).started, Begun.of(other).started
     return (was.agent, was.goal) == (now.agent, now.goal)
-
-
-def _plain(value: Any) -> Any:
-    try:
-        return codec.plain(value)
-    except PerdureError:
-        return shown(value)

@@ -371,3 +371,27 @@ def test_a_document_for_programs() -> None:
     assert document["stops"][0]["what"] == "pay(cents=7)"
     assert document["calls"][1]["then_args"] == {"cents": 5}
     assert document["spent"]["calls"] == 1
+
+
+async def test_what_calls_were_given_of_the_state_is_told_without_a_copy_for_each() -> None:
+    """A conversation handed to a model in each step would else be kept as often as there are steps."""
+    agent: Agent[Any, Any, Any] = Agent("talker", state=dict, start=lambda goal: {"messages": [{"n": 0}]})
+
+    @agent.model("gpt")
+    async def chat(messages: list[Any]) -> Any:
+        return {"n": len(messages)}
+
+    @agent.step
+    async def step(run: Any) -> None:
+        run.state["messages"].append(await chat(run.state["messages"]))
+        if len(run.state["messages"]) == 9:
+            run.finish("done")
+
+    async with Runtime(MemoryStore(), [agent]) as place:
+        await place.run(agent, "r", "go", patience=timedelta(0))
+        found = await place.simulate("r")
+    assert found.same
+    for side in ("args", "then_args"):
+        told = [getattr(call, side)["messages"] for call in found.calls]
+        assert told == [[{"n": n} for n in range(length)] for length in range(1, 9)]
+        assert all(one is other for short in told for one, other in zip(short, told[-1], strict=False))

@@ -89,14 +89,14 @@ def diverge(
     type=click.IntRange(1),
     default=20,
     show_default=True,
-    help="Kills for each of 4 methods and 5 classes of effects.",
+    help="Kills for each of 5 methods and 5 classes of effects.",
 )
 @experiment
 def crash(seed: int, tick: Tick, *, kills: int) -> Any:
     """What becomes of effects when the process that causes them is killed.
 
-    With a loop that begins again, with checkpoints, and with perdure: real processes, real SIGKILLs. It takes
-    a minute or two.
+    With a loop that begins again, with checkpoints, and with perdure on SQLite and PostgreSQL: real
+    processes, real SIGKILLs. It takes a few minutes.
     """
     return import_module("perdure.lab.crash").measure(seed, tick, kills=kills)
 

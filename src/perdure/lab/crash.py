@@ -14,11 +14,13 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.lab.methods import EFFECTS, METHODS, POINTS, STEPS, Effects
+from perdure.lab.methods import DATABASE, EFFECTS, METHODS, ON_POSTGRES, POINTS, STEPS, Effects
 from perdure.lab.report import Cell, Table, Tick
+from perdure.lab.server import INSTALL, postgres
 
 KILLS = 20
 """Kills of each method and class: every place of every step once."""
@@ -28,6 +30,12 @@ JOBS = 2
 
 FATES = ("lost", "doubled", "unknown")
 """What may become of an effect besides happening once."""
+
+OURS = ("perdure", ON_POSTGRES)
+"""Methods that are this product."""
+
+NO_POSTGRES = f"perdure on PostgreSQL, as there is none ({INSTALL}, or PERDURE_LAB_POSTGRES=URL)"
+"""Why the method on PostgreSQL was left out."""
 
 _RATES = "effects for 1,000 kills"
 _PLACES = "an irreversible act that can be looked up: effects for 1,000 kills at one place"
@@ -48,10 +56,11 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The result: every kill."""
+    """The result: every kill. `skipped`: what was not tried, and why."""
 
     seed: int
     kills: tuple[Kill, ...]
+    skipped: tuple[str, ...] = ()
 
     name = "crash"
     title = "Effects when the process that causes them is killed"
@@ -105,12 +114,12 @@ class Crash:
             "A checkpoint alone does not help: saved after the act it doubles what had happened, saved before"
             " the act it loses what had not. No place for it is right: act and checkpoint are two writes."
         )
-        ours = [kill for kill in self.of(method="perdure") if kill.effects != "read"]
+        ours = [kill for kill in self.kills if kill.method in OURS and kill.effects != "read"]
         bad = sum(kill.lost + kill.doubled for kill in ours)
         kept = f"Under perdure {bad} effects of {len(ours):,} killed tasks were lost or doubled, reads apart"
         if ours and not bad:
             kept += f"; a rate of up to {3000 / len(ours):.2g} in 1,000 kills could go unseen in so few"
-        found = [counted, choice, f"{kept}."]
+        found = [counted, choice, f"{kept}.", *(f"Not tried: {what}." for what in self.skipped)]
         if self.of(method="perdure", effects="read"):
             again = self.rate("doubled", method="perdure", effects="read")
             found.append(
@@ -131,6 +140,7 @@ class Crash:
             "seed": self.seed,
             "kills": len(self.kills),
             "steps": STEPS,
+            "skipped": list(self.skipped),
             "per_1000": [
                 {
                     "effects": effects,
@@ -203,26 +213,38 @@ def measure(
     methods: Sequence[str] = tuple(METHODS),
     classes: Sequence[Effects] = tuple(EFFECTS),
 ) -> Crash:
-    """Run the experiment: `kills` kills for each of these methods and classes, in `jobs` processes."""
-    asked = trials(kills, seed, methods, classes)
-    found = []
-    for line in _told([asked[job::jobs] for job in range(jobs)]):
-        found.append(Kill(**line))
-        tick("kills", len(found), len(asked))
+    """Run the experiment: `kills` kills for each of these methods and classes, in `jobs` processes.
+
+    The method on PostgreSQL is left out, and that is told, where there is none.
+    """
+    with ExitStack() as databases:
+        server = databases.enter_context(postgres()) if ON_POSTGRES in methods else None
+        without = ON_POSTGRES in methods and server is None
+        tried = [method for method in methods if not (without and method == ON_POSTGRES)]
+        urls = [databases.enter_context(server.database()).url for _ in range(jobs)] if server else []
+        asked = trials(kills, seed, tried, classes)
+        found = []
+        for line in _told([asked[job::jobs] for job in range(jobs)], urls):
+            found.append(Kill(**line))
+            tick("kills", len(found), len(asked))
     order = {name: number for number, name in enumerate((*METHODS, *EFFECTS, *POINTS))}
     found.sort(key=lambda kill: (order[kill.method], order[kill.effects], order[kill.point], kill.step))
-    return Crash(seed, tuple(found))
+    return Crash(seed, tuple(found), (NO_POSTGRES,) if without else ())
 
 
-def _told(shares: Sequence[Sequence[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """The lines of all killing processes, as they come. Raises RuntimeError if one of them breaks."""
+def _told(shares: Sequence[Sequence[dict[str, Any]]], urls: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """The lines of all killing processes, as they come; each has a database of its own, if there are any.
+
+    Raises RuntimeError if one of them breaks.
+    """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     out, into = os.pipe()  # one for all: a line is one short write, and never mixed with another
     command = [sys.executable, "-m", "perdure.lab.killing"]
     running = []
     with os.fdopen(out, encoding="utf-8") as lines:
-        for share in shares:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=into, env=environment)
+        for share, url in itertools.zip_longest(shares, urls, fillvalue=""):
+            own = {**environment, DATABASE: url}
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=into, env=own)
             assert process.stdin is not None
             process.stdin.write(json.dumps(share).encode())
             process.stdin.close()

@@ -1,8 +1,9 @@
 """A process that forks others, lets them die, and tells what came of it: `python -m perdure.lab.killing`.
 
 It reads one JSON document from its standard input (method, effects, point and step of each trial) and prints
-one JSON line for each trial. It stays alone, without a thread or an event loop, so that it may fork; each
-life of a trial is a child of its own, killed by a real SIGKILL or not at all.
+one JSON line for each trial; the environment names a database, if one of them needs it. It stays alone,
+without a thread or an event loop, so that it may fork; each life of a trial is a child of its own, killed by
+a real SIGKILL or not at all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from perdure.lab.methods import LEASE_SECONDS, METHODS, TIMEOUT, Fate, tally
+from perdure.lab.methods import DATABASE, LEASE_SECONDS, METHODS, TIMEOUT, Fate, tally
 from perdure.testing.crash.clock import HurriedClock
 
 LIFE_SECONDS = 60
@@ -27,6 +28,8 @@ LIFE_SECONDS = 60
 def main() -> int:
     """Run every trial that is asked for. Returns the exit code."""
     trials = json.load(sys.stdin)
+    if os.environ.get(DATABASE):
+        import perdure.store.postgres  # noqa: F401 - once, and not in each life
     with tempfile.TemporaryDirectory(prefix="perdure-lab-", ignore_cleanup_errors=True) as made:
         for number, trial in enumerate(trials):
             folder = Path(made) / str(number)

@@ -1,9 +1,9 @@
-"""Four ways to get a task done although its process may die, and the receiver that they act on.
+"""Ways to get a task done although its process may die, and the receiver that they act on.
 
 The task is the same for all: `STEPS` effects, one in each step. A `Receiver` writes down in a file what
 reached it, and outlives every kill. The methods are a loop that begins again, a checkpoint after each act, a
-checkpoint before each act, and perdure. Every one passes the same `POINTS` in every step; a process that is
-to die at one dies there by SIGKILL. Knows no figures.
+checkpoint before each act, and perdure on each of its stores. Every one passes the same `POINTS` in every
+step; a process that is to die at one dies there by SIGKILL. Knows no figures.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from perdure.agent import Agent, Done, Held, NotDone, Tool, current_call
 from perdure.host import Runtime
 from perdure.journal import load
 from perdure.runtime.boundary import set_hook
+from perdure.store.protocol import Store
 from perdure.store.sqlite import SQLiteStore
 from perdure.testing.crash.clock import HurriedClock
 
@@ -64,8 +65,8 @@ TIMEOUT = timedelta(seconds=30)
 LEASE_SECONDS = 60.0
 """Of the trial's clock, which is put forward after a death: nobody waits for it."""
 
-RUN_ID = "task"
-"""The run of a trial."""
+DATABASE = "PERDURE_LAB_DATABASE"
+"""The environment variable that names the PostgreSQL database which a killing process has for itself."""
 
 
 @dataclass(slots=True)
@@ -196,9 +197,9 @@ def _declared(
         @agent.tool(effect="transactional")
         def book(number: int) -> None:
             fate.at("sent")
-            tx = current_call().tx
-            tx.execute("CREATE TABLE IF NOT EXISTS effects (number INTEGER)")
-            tx.execute("INSERT INTO effects VALUES (?)", (number,))
+            tx, table = current_call().tx, _table(current_call().run_id)
+            tx.execute(f"CREATE TABLE IF NOT EXISTS {table} (number INTEGER)")
+            tx.execute(f"INSERT INTO {table} VALUES ({number:d})")
 
         return book
     if effects == "idempotent":
@@ -231,10 +232,29 @@ def _declared(
 
 def by_perdure(folder: Path, effects: Effects, fate: Fate) -> None:
     """Journals what it is about to do and what came of it."""
-    asyncio.run(_carry(folder, effects, fate))
+    clock = HurriedClock(folder, 1.0)
+    store = SQLiteStore(folder / "perdure.db", clock=clock, reserve_bytes=0)
+    asyncio.run(_carry(folder, effects, fate, store, clock))
 
 
-async def _carry(folder: Path, effects: Effects, fate: Fate) -> None:
+def by_perdure_on_postgres(folder: Path, effects: Effects, fate: Fate) -> None:
+    """The same, in the database of this process."""
+    from perdure.store.postgres import PostgresStore
+
+    clock = HurriedClock(folder, 1.0)
+    store = PostgresStore(os.environ[DATABASE], clock=clock, grace_seconds=0.0)
+    asyncio.run(_carry(folder, effects, fate, store, clock))
+
+
+def _run_id(folder: Path) -> str:
+    return f"task_{folder.name}"
+
+
+def _table(run_id: str) -> str:
+    return f"effects_of_{run_id}"
+
+
+async def _carry(folder: Path, effects: Effects, fate: Fate, store: Store, clock: HurriedClock) -> None:
     receiver = Receiver(folder, fate)
     agent: Agent[Any, Any, Any] = Agent("clerk", state=dict, start=lambda goal: {"done": 0})
     act: Callable[[int], Awaitable[None]] = _declared(receiver, effects, fate, agent)
@@ -258,41 +278,47 @@ async def _carry(folder: Path, effects: Effects, fate: Fate) -> None:
 
     set_hook(lambda name: fate.at("acted") if name == "transact.committed" else None)
     try:
-        await _to_its_end(folder, receiver, agent)
+        async with Runtime(store, [agent], clock=clock, lease_seconds=LEASE_SECONDS) as runtime:
+            await _to_its_end(folder, receiver, agent, runtime)
+        await store.close()
     finally:
         set_hook(None)
 
 
-async def _to_its_end(folder: Path, receiver: Receiver, agent: Agent[Any, Any, Any]) -> None:
-    clock = HurriedClock(folder, 1.0)
-    store = SQLiteStore(folder / "perdure.db", clock=clock, reserve_bytes=0)
-    async with Runtime(store, [agent], clock=clock, lease_seconds=LEASE_SECONDS) as runtime:
-        outcome = await runtime.run(agent, RUN_ID, "all of it")
-        while isinstance(outcome, Held) and outcome.reason == "unknown-outcome":
-            await _answer(runtime, receiver, folder)
-            outcome = await runtime.run(agent, RUN_ID, "all of it")
-        outcome.unwrap()
-    await store.close()
+async def _to_its_end(
+    folder: Path, receiver: Receiver, agent: Agent[Any, Any, Any], runtime: Runtime
+) -> None:
+    run_id = _run_id(folder)
+    outcome = await runtime.run(agent, run_id, "all of it")
+    while isinstance(outcome, Held) and outcome.reason == "unknown-outcome":
+        await _answer(runtime, receiver, folder)
+        outcome = await runtime.run(agent, run_id, "all of it")
+    outcome.unwrap()
 
 
 async def _answer(runtime: Runtime, receiver: Receiver, folder: Path) -> None:
     """A person looks at the other side and says what became of the call."""
-    record = (await load(runtime.store, RUN_ID)).record
+    run_id = _run_id(folder)
+    record = (await load(runtime.store, run_id)).record
     assert record.held is not None
     with (folder / "questions").open("a", encoding="ascii") as file:
         file.write(f"{record.held.path}\n")
     number = record.step + 1
     if receiver.effects()[number]:
-        await runtime.resolve(RUN_ID, record.held.path, by="ada", done=None)
+        await runtime.resolve(run_id, record.held.path, by="ada", done=None)
     else:
-        await runtime.resolve(RUN_ID, record.held.path, by="ada", not_done=True)
+        await runtime.resolve(run_id, record.held.path, by="ada", not_done=True)
 
+
+ON_POSTGRES = "perdure on PostgreSQL"
+"""The method that needs a `DATABASE`."""
 
 METHODS: dict[str, Callable[[Path, Effects, Fate], None]] = {
     "retry loop": retry_loop,
     "checkpoint after": saves_after,
     "checkpoint before": saves_before,
     "perdure": by_perdure,
+    ON_POSTGRES: by_perdure_on_postgres,
 }
 """Every method by its name."""
 
@@ -301,13 +327,26 @@ def tally(folder: Path, method: str, effects: Effects) -> dict[str, int]:
     """How many effects were `lost`, happened more than once (`doubled`), or were asked about (`unknown`)."""
     found = Receiver(folder, Fate()).effects()
     if effects == "transactional":
-        path = folder / ("perdure.db" if method == "perdure" else "own.db")
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        found = Counter(number for (number,) in connection.execute("SELECT number FROM effects"))
-        connection.close()
+        found = Counter(_booked(folder, method))
     questions = folder / "questions"
     return {
         "lost": sum(not found[number] for number in range(1, STEPS + 1)),
         "doubled": sum(max(count - 1, 0) for count in found.values()),
         "unknown": len(questions.read_text(encoding="ascii").splitlines()) if questions.exists() else 0,
     }
+
+
+def _booked(folder: Path, method: str) -> list[int]:
+    """The numbers of the effects that a transaction had."""
+    if method == ON_POSTGRES:
+        import psycopg
+
+        with psycopg.connect(os.environ[DATABASE]) as database:
+            rows = database.execute(f"SELECT number FROM {_table(_run_id(folder))}".encode()).fetchall()
+        return [number for (number,) in rows]
+    name, table = ("perdure.db", _table(_run_id(folder))) if method == "perdure" else ("own.db", "effects")
+    connection = apsw.Connection(str(folder / name), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        return [number for (number,) in connection.execute(f"SELECT number FROM {table}")]
+    finally:
+        connection.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.database import server
 from tests.unit.cli.conftest import Command
 
 
@@ -50,7 +51,8 @@ def test_diverge_without_the_small_model(
 
 
 @pytest.mark.crash
-def test_crash_as_a_document(perdure: Command, place: Path) -> None:
+def test_crash_as_a_document(perdure: Command, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_LAB_POSTGRES", server())
     answer = perdure("lab", "crash", "--kills", "1", "--seed", "3", "--json")
-    assert answer.document["kills"] == 20
-    assert len(answer.document["per_1000"]) == 100
+    assert answer.document["kills"] == 25
+    assert len(answer.document["per_1000"]) == 125

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from perdure.lab import crash
-from perdure.lab.methods import EFFECTS, METHODS, POINTS, STEPS, Fate, tally
+from perdure.lab.methods import DATABASE, EFFECTS, METHODS, ON_POSTGRES, POINTS, STEPS, Fate, tally
+from tests.database import new_database, server
 
 EVERY = len(POINTS) * STEPS
 
@@ -43,14 +45,18 @@ def test_by_hand_effects_are_doubled_or_lost() -> None:
 
 
 @pytest.mark.crash
-def test_under_perdure_nothing_is_lost_or_doubled_and_what_is_unknown_is_asked() -> None:
+@pytest.mark.parametrize("method", crash.OURS)
+def test_under_perdure_nothing_is_lost_or_doubled_and_what_is_unknown_is_asked(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A quarter of the places, drawn by the seed, for each class that acts."""
     print("seed 2")
+    monkeypatch.setenv("PERDURE_LAB_POSTGRES", server())
     classes = [effects for effects in EFFECTS if effects != "read"]
-    found = crash.measure(2, quiet, kills=5, methods=["perdure"], classes=classes)
+    found = crash.measure(2, quiet, kills=5, methods=[method], classes=classes)
     assert len(found.kills) == 20
     assert sum(kill.lost + kill.doubled for kill in found.kills) == 0
-    assert {kill.effects for kill in found.kills if kill.unknown} == {"opaque"}
+    assert {(kill.method, kill.effects) for kill in found.kills if kill.unknown} == {(method, "opaque")}
     left = [kill for kill in found.of(effects="opaque") if kill.point in ("sent", "acted")]
     assert left
     assert all(kill.unknown == 1 for kill in left)
@@ -67,10 +73,24 @@ def test_every_place_is_tried_equally_often() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("effects", EFFECTS)
-def test_without_a_kill_every_effect_happens_once(method: str, effects: str, tmp_path: Path) -> None:
+def test_without_a_kill_every_effect_happens_once(
+    method: str, effects: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if method == ON_POSTGRES:
+        monkeypatch.setenv(DATABASE, new_database())
     METHODS[method](tmp_path, effects, Fate())  # type: ignore[arg-type]
     counts = tally(tmp_path, method, effects)  # type: ignore[arg-type]
     assert counts == {"lost": 0, "doubled": 0, "unknown": 0}
+
+
+def test_without_a_server_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crash, "postgres", nullcontext)
+    found = crash.measure(
+        1, quiet, kills=1, methods=["checkpoint after", ON_POSTGRES], classes=["reconciled"]
+    )
+    assert {kill.method for kill in found.kills} == {"checkpoint after"}
+    assert "Not tried: perdure on PostgreSQL, as there is none" in found.sentences()[-1]
+    assert found.document()["skipped"]
 
 
 def test_it_is_drawn_and_kept() -> None:

@@ -1,19 +1,22 @@
 """Several processes on one store: PostgreSQL with one and with two, one SQLite file with four that write.
 
-The floor on PostgreSQL is a loop that does nothing but INSERT + COMMIT, one event each, on one connection.
+The floor on PostgreSQL is a loop that does nothing but INSERT + COMMIT on one connection: one row, and one
+commit, for each event that the journals of the measured runs hold. What the server itself uses of the
+processors, which it shares with them here, is told beside.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +31,7 @@ from perdure.store.protocol import Store
 
 GROUP = "200 runs of ten steps at once on PostgreSQL, every step durable"
 SQLITE = "Four processes that write one SQLite file at full load"
-RUNS, STEPS, EVENTS = 200, 10, 2
-"""A step is two events: the receipt of its call, and its patch."""
+RUNS, STEPS = 200, 10
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,31 @@ class Bare:
             took.append(time.perf_counter() - begun)
         return took
 
+    def served(self) -> float:
+        """Seconds of processor time that the server's processes have used, those that have ended included;
+        NaN where they are not seen: on another machine.
+        """
+        try:
+            server = _ticks(self._connection.info.backend_pid)[0]
+            if not server:
+                return math.nan
+            found = [_ticks(int(name)) for name in os.listdir("/proc") if name.isdigit()]
+            own = sum(used for parent, used, _ in found if parent == server)
+            return (own + sum(_ticks(server)[1:])) / os.sysconf("SC_CLK_TCK")
+        except OSError:
+            return math.nan
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+
+def _ticks(pid: int) -> tuple[int, int, int]:
+    """A process's parent, its own processor time, and that of its children which have ended."""
+    with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/stat") as file:
+        told = file.read().rpartition(")")[2].split()
+        return int(told[1]), int(told[11]) + int(told[12]), int(told[13]) + int(told[14])
+    return 0, 0, 0
 
 
 @contextmanager
@@ -122,30 +146,45 @@ async def measure(room: Room) -> None:
     await _sqlite(room)
 
 
-def _once(server: Server, hands: int) -> tuple[float, Told]:
-    """Steps that bare commits would have made meanwhile, by the second, and what so many processes made."""
+async def _events(store: Store) -> int:
+    """How many events all journals of a store hold."""
+    await store.open()
+    events = (await store.stats()).events
+    await store.close()
+    return events
+
+
+def _once(server: Server, hands: int) -> tuple[float, float, Told]:
+    """Steps by the second that a bare loop comes to which commits each of these runs' events alone; the
+    server's processor time for a step (s); and what so many processes made.
+    """
     with server.database() as database, _bare(database.url) as bare:
         asyncio.run(started(open_store(database.url), hands, RUNS, STEPS))
         beside = bare.commits(200)
+        before = bare.served()
         told = driven(database.url, hands, RUNS, STEPS)
+        served = bare.served() - before
         beside += bare.commits(200)
-    return 1 / statistics.median(beside) / EVENTS, told
+        events = asyncio.run(_events(open_store(database.url))) / (RUNS * STEPS)
+    return 1 / statistics.median(beside) / events, served / (RUNS * STEPS), told
 
 
 def _postgres(room: Room, server: Server) -> None:
     """One process and two, in turn."""
     ones: list[tuple[float, float]] = []
     used: list[float] = []
+    served: list[float] = []
     pairs: list[float] = []
     paces: list[float] = []
     for _ in range(room.rounds):
         before = room.pace.look()
-        floor, one = _once(server, 1)
+        floor, serving, one = _once(server, 1)
         paces.append((before + room.pace.look()) / 2)
-        _, two = _once(server, 2)
+        _, _, two = _once(server, 2)
         rate = RUNS * STEPS / one.seconds
         ones.append((rate, floor))
         used.append(one.process / (RUNS * STEPS) * 1e6)
+        served.append(serving * 1e6)
         pairs.append(one.seconds / two.seconds)
     rates, floors = zip(*ones, strict=True)
     add = room.lines.append
@@ -155,6 +194,8 @@ def _postgres(room: Room, server: Server) -> None:
     add(Line(GROUP, name, "x", statistics.median(ratios), least=3.0, note=best))
     quiet = room.scaled(used, paces)
     add(Line(GROUP, "its processor time for a step", "µs", statistics.median(used), quiet))
+    name = "the server's processor time for a step"
+    add(Line(GROUP, name, "µs", statistics.median(served), room.scaled(served, paces)))
     name = "two processes, divided by one"
     add(Line(GROUP, name, "x", statistics.median(pairs), least=1.5, note=f"best {max(pairs):.2f}"))
 

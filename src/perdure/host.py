@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType, TracebackType
@@ -257,8 +257,8 @@ class Runtime(Desk):
 
         It is carried on here whatever its queue and tags are; limits count, so that it may have to wait.
         """
-        await self.start(agent, run_id, goal, principal=principal, budget=budget, **placing)
-        return await self._carry(agent, run_id, self.check if check is None else check, patience)
+        row = await self.start(agent, run_id, goal, principal=principal, budget=budget, **placing)
+        return await self._carry(agent, row, self.check if check is None else check, patience)
 
     async def resume(
         self, run_id: str, *, check: bool | None = None, patience: timedelta = PATIENCE
@@ -268,24 +268,26 @@ class Runtime(Desk):
         agent = self.agents.get(row.agent)
         if agent is None:
             raise NotServed(f"run {run_id} needs agent {row.agent}, which is not served here", run_id=run_id)
-        return await self._carry(agent, run_id, self.check if check is None else check, patience)
+        return await self._carry(agent, row, self.check if check is None else check, patience)
 
     async def _carry(
-        self, agent: Agent[Any, Any, R], run_id: str, check: bool, patience: timedelta
+        self, agent: Agent[Any, Any, R], row: RunRow, check: bool, patience: timedelta
     ) -> Outcome[R]:
-        """Drive the run and its children when they can be claimed; follow it while another process does."""
+        """Drive the run and its children when they can be claimed; follow it while another process does.
 
-        def carry(child: Agent[Any, Any, Any], child_id: str) -> Coroutine[Any, Any, object]:
-            return self._carry(child, child_id, check, patience)
+        `row`: as it was just now.
+        """
+
+        async def carry(child: Agent[Any, Any, Any], child_id: str) -> object:
+            return await self._carry(child, await self.store.row(child_id), check, patience)
 
         async with Brood(self.host, carry) as brood:
-            return await self._carried(agent, run_id, check, patience, brood)
+            return await self._carried(agent, row, check, patience, brood)
 
     async def _carried(
-        self, agent: Agent[Any, Any, R], run_id: str, check: bool, patience: timedelta, brood: Brood
+        self, agent: Agent[Any, Any, R], row: RunRow, check: bool, patience: timedelta, brood: Brood
     ) -> Outcome[R]:
-        seen, until = 0, self.clock.monotonic() + patience.total_seconds()
-        row = await self.store.row(run_id)
+        run_id, seen, until = row.run_id, 0, self.clock.monotonic() + patience.total_seconds()
         while True:
             since = self.clock.monotonic()
             claimed = await self._claimed(agent, row)

@@ -6,8 +6,12 @@ So that a later deploy can be compared with what a run knows. Reads declarations
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from perdure import codec
 from perdure.agent import Agent, Tool
@@ -35,7 +39,7 @@ def manifest_of(agent: Agent[Any, Any, Any]) -> Manifest:
 
 def manifest_bytes(agent: Agent[Any, Any, Any]) -> bytes:
     """The manifest as it is recorded."""
-    return codec.encode(manifest_of(agent).plain())
+    return _declared(agent).manifest
 
 
 def read_manifest(data: bytes) -> Manifest:
@@ -45,6 +49,41 @@ def read_manifest(data: bytes) -> Manifest:
 
 def carrier_of(agent: Agent[Any, Any, Any]) -> Carrier:
     """Which runs the agent's code carries on."""
+    return _declared(agent).carrier
+
+
+class _Declared(Struct, frozen=True):
+    """What an agent's declarations come to; the same for all its runs until one is added."""
+
+    parts: tuple[object, ...]
+    manifest: bytes
+    carrier: Carrier
+
+
+_known: WeakKeyDictionary[Agent[Any, Any, Any], _Declared] = WeakKeyDictionary()
+
+
+def _declared(agent: Agent[Any, Any, Any]) -> _Declared:
+    parts, known = _parts(agent), _known.get(agent)
+    if known is None or len(known.parts) != len(parts) or not all(map(operator.is_, known.parts, parts)):
+        manifest = codec.encode(manifest_of(agent).plain())
+        known = _known[agent] = _Declared(parts, manifest, _carrier(agent))
+    return known
+
+
+def _parts(agent: Agent[Any, Any, Any]) -> tuple[object, ...]:
+    """Everything that is declared, none of which changes by itself."""
+    return (
+        *(agent.name, agent.version, agent.state_version, agent.state_shape, agent.on_change),
+        *(agent.authorize_fn, codec.FORMAT, None),
+        *(*agent.tools.values(), None),
+        *(*agent.facts.values(), None),
+        *(*agent.models.values(), None),
+        *(*agent.migrations.keys(), *agent.migrations.values()),
+    )
+
+
+def _carrier(agent: Agent[Any, Any, Any]) -> Carrier:
     chain = agent.chain
     schema = json.dumps(agent.state_shape.schema(), sort_keys=True)
     mark = codec.digest(chain.mark.encode(), schema.encode()).hex()[:12]

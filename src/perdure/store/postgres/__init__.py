@@ -30,6 +30,7 @@ from perdure.store.postgres.connection import (
     translate,
 )
 from perdure.store.postgres.ear import Ear
+from perdure.store.postgres.loads import Found, Loads
 from perdure.store.postgres.signs import GRACE_SECONDS
 from perdure.store.postgres.threads import Threads
 from perdure.store.postgres.transaction import Release, Removal, Renewal, Work
@@ -118,6 +119,7 @@ class PostgresStore(Store):
         self._writer: Writer | None = None
         self._threads: Threads | None = None
         self._ear: Ear | None = None
+        self._loads = Loads(self._load)
         self._mark = 1
         self._number = 0
         self._commits = 0
@@ -151,6 +153,7 @@ class PostgresStore(Store):
         self._loop = loop
         self._opening = asyncio.Lock()
         self._changed = asyncio.Event()
+        self._loads = Loads(self._load)
         self._waiting = 0
 
     def _connect(self) -> None:
@@ -415,7 +418,12 @@ class PostgresStore(Store):
         return reads.Sight(self.now(), self._ear.own if self._ear is not None else ())
 
     async def load(self, run_id: str) -> Loaded:
-        return await self._read(lambda connection: reads.load(connection, run_id, self._sight()))
+        self._ready()
+        reads.check_id(run_id)
+        return await self._loads.load(run_id)
+
+    async def _load(self, run_ids: Sequence[str]) -> Found:
+        return await self._read(lambda connection: reads.load(connection, run_ids, self._sight()))
 
     async def row(self, run_id: str) -> RunRow:
         return await self._read(lambda connection: reads.row(connection, run_id, self._sight()))

@@ -58,6 +58,11 @@ NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 BY_INDEX = "set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 """For one transaction: every row is found by an index, also before the server knows how large a table is."""
 
+PLANNED_ONCE = "set_config('plan_cache_mode', 'force_generic_plan', true)"
+"""For one transaction whose rows are all found by their whole key: the way to them is planned once by each
+connection, not for each statement. With partitions that takes longer than what it is for.
+"""
+
 
 class Link:
     """Opens connections to one place. `patience_seconds`: how long a broken one is replaced at most.

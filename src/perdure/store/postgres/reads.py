@@ -8,25 +8,41 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from perdure.errors import Damaged
+from perdure.errors import Damaged, StoreError
 from perdure.store.postgres import signs
-from perdure.store.postgres.connection import Connection, Row, is_text, one
+from perdure.store.postgres.connection import BY_INDEX, PLANNED_ONCE, Connection, Row, is_text, one
 from perdure.store.postgres.transaction import COLUMNS, absent, nowhere
 from perdure.store.protocol import Inbound, Loaded, Query, RunRow, Snapshot, Stored
 from perdure.store.standing import Standing
 
 _ONE_MOMENT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_AGAIN = f"SELECT {BY_INDEX}, {PLANNED_ONCE}"
 _FIND = f"SELECT {COLUMNS} FROM perdure_run r WHERE r.run_id = %s"
 _EVENTS = "SELECT seq, data, digest FROM perdure_event WHERE run_id = %s AND seq > %s ORDER BY seq LIMIT %s"
 _SNAPSHOTS = "SELECT seq, data, digest FROM perdure_snapshot WHERE run_id = %s ORDER BY seq"
-_NEWEST = _SNAPSHOTS + " DESC LIMIT 1"
-_OLDER = "SELECT seq FROM perdure_snapshot WHERE run_id = %s ORDER BY seq DESC OFFSET 1 LIMIT 1"
+_FIND_ALL = f"SELECT {COLUMNS} FROM unnest(%s::text[]) AS u(run_id) JOIN perdure_run r USING (run_id)"
+_NEWEST = """
+    SELECT u.run_id, s.seq, s.data, s.digest,
+           (SELECT o.seq FROM perdure_snapshot o WHERE o.run_id = u.run_id AND o.seq < s.seq
+            ORDER BY o.seq DESC LIMIT 1)
+    FROM unnest(%s::text[]) AS u(run_id) CROSS JOIN LATERAL (
+        SELECT p.seq, p.data, p.digest FROM perdure_snapshot p WHERE p.run_id = u.run_id
+        ORDER BY p.seq DESC LIMIT 1) s
+"""
 _UPTO = """
     SELECT seq, data, digest FROM perdure_snapshot WHERE run_id = %s AND seq <= %s ORDER BY seq DESC LIMIT 1
 """
 _LATER = """
-    SELECT seq, data, digest FROM perdure_event WHERE run_id = %s
-    AND seq > coalesce((SELECT max(s.seq) FROM perdure_snapshot s WHERE s.run_id = %s), 0) ORDER BY seq
+    SELECT u.run_id, v.seq, v.data, v.digest FROM unnest(%s::text[]) AS u(run_id) CROSS JOIN LATERAL (
+        SELECT e.seq, e.data, e.digest FROM perdure_event e WHERE e.run_id = u.run_id
+        AND e.seq > coalesce((SELECT max(s.seq) FROM perdure_snapshot s WHERE s.run_id = u.run_id), 0)
+        ORDER BY e.seq) v
+"""
+_WAITING = """
+    SELECT u.run_id, v.position, v.id, v.kind, v.data, v.at
+    FROM unnest(%s::text[]) AS u(run_id) CROSS JOIN LATERAL (
+        SELECT i.position, i.id, i.kind, i.data, i.at FROM perdure_inbox i
+        WHERE i.run_id = u.run_id AND NOT i.taken ORDER BY i.position) v
 """
 _INBOX = """
     SELECT position, id, kind, data, at FROM perdure_inbox
@@ -80,26 +96,46 @@ class Sight:
         return self.rows(connection, [run])[0]
 
 
-def load(connection: Connection, run_id: str, sight: Sight) -> Loaded:
-    """See `Store.load`."""
-    check_id(run_id)
+def load(connection: Connection, run_ids: Sequence[str], sight: Sight) -> dict[str, Loaded | StoreError]:
+    """See `Store.load`: these runs, all of one moment, or why one is not told."""
+    ids = (list(run_ids),)
     with connection.pipeline():
         connection.execute(_ONE_MOMENT)
-        found = connection.execute(_FIND, (run_id,), binary=True)
-        newest = connection.execute(_NEWEST, (run_id,), binary=True)
-        older = connection.execute(_OLDER, (run_id,), binary=True)
-        events = connection.execute(_LATER, (run_id, run_id), binary=True)
-        inbox = connection.execute(_INBOX, (run_id, 0), binary=True)
+        connection.execute(_AGAIN)
+        found = connection.execute(_FIND_ALL, ids, binary=True)
+        newest = connection.execute(_NEWEST, ids, binary=True)
+        later = connection.execute(_LATER, ids, binary=True)
+        waiting = connection.execute(_WAITING, ids, binary=True)
         connection.execute("COMMIT")
-    standing = _standing(connection, run_id, found.fetchone())
-    snapshot, before = newest.fetchone(), older.fetchone()
-    return Loaded(
-        sight.row(connection, standing),
-        None if snapshot is None else Snapshot(*snapshot),
-        tuple([Stored(*event) for event in events]),
-        tuple([Inbound(*item) for item in inbox]),
-        0 if before is None else before[0],
-    )
+    standings = [Standing(*row) for row in found]
+    rows = {row.run_id: row for row in sight.rows(connection, standings)}
+    kept = {run_id: (Snapshot(*snapshot), older or 0) for run_id, *snapshot, older in newest}
+    events = _by_run(later)
+    inbox = _by_run(waiting)
+    loaded: dict[str, Loaded | StoreError] = {}
+    for run_id in run_ids:
+        if (row := rows.get(run_id)) is None:
+            loaded[run_id] = absent(connection, run_id)
+            continue
+        snapshot, older = kept.get(run_id, (None, 0))
+        stored = tuple([Stored(*event) for event in events.get(run_id, ())])
+        messages = tuple([Inbound(*item) for item in inbox.get(run_id, ())])
+        loaded[run_id] = Loaded(row, snapshot, stored, messages, older)
+    return loaded
+
+
+def _by_run(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows that begin with a run and a number: those of each run, without it, in their order."""
+    found: dict[str, list[Row]] = {}
+    for run_id, *rest in rows:
+        found.setdefault(run_id, []).append(tuple(rest))
+    for some in found.values():
+        some.sort(key=_number)
+    return found
+
+
+def _number(row: Row) -> int:
+    return int(row[0])
 
 
 def row(connection: Connection, run_id: str, sight: Sight) -> RunRow:

@@ -25,7 +25,7 @@ from perdure.errors import (
     StoreNewer,
 )
 from perdure.store.postgres import keyed
-from perdure.store.postgres.connection import BY_INDEX, NOW, Connection, Row, one
+from perdure.store.postgres.connection import BY_INDEX, NOW, PLANNED_ONCE, Connection, Row, one
 from perdure.store.postgres.proof import Proof
 from perdure.store.postgres.schema import SHAPE
 from perdure.store.protocol import (
@@ -55,7 +55,7 @@ _BEGIN = f"""
     SELECT pg_advisory_xact_lock(%s), pg_current_xact_id()::text,
            (SELECT max(version) FROM perdure_schema),
            set_config('idle_in_transaction_session_timeout', %s, true), set_config('lock_timeout', %s, true),
-           {BY_INDEX}
+           {BY_INDEX}, {PLANNED_ONCE}
 """
 _SYNCED = "SET LOCAL synchronous_commit = on"
 _CREATE = f"""

@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 import perdure
-from perdure import DeployPolicy, Done, NotDone
+from perdure import Agent, DeployPolicy, Done, NotDone
 from perdure.codec import decode
 from perdure.errors import MigrationFailed, MigrationGap, NotServed, ShapeMismatch, StateNewer
 from perdure.journal import verify
-from perdure.runtime.manifest import manifest_bytes, manifest_of
+from perdure.runtime.manifest import carrier_of, manifest_bytes, manifest_of
 from perdure.state import events as e
 from perdure.store.protocol import Batch, Claim, RowChange, RunRow
 from tests.unit.runtime.stage import RUN, Stage, World, agent
@@ -414,3 +414,19 @@ def test_the_same_code_is_no_difference() -> None:
     first, second = shop(payer(world)), shop(payer(world))
     assert manifest_bytes(first) == manifest_bytes(second)
     assert manifest_of(first) == replace(manifest_of(second))
+
+
+def test_a_declaration_that_is_added_later_is_in_the_manifest() -> None:
+    code: Agent[Any, Any, Any] = Agent("late")
+    before, carried = manifest_bytes(code), carrier_of(code)
+    assert (manifest_bytes(code), carrier_of(code)) == (before, carried)
+
+    @code.tool(effect="read")
+    async def look(number: int) -> int:
+        """Look."""
+        return number
+
+    assert manifest_bytes(code) != before
+    code.state_version = 2
+    code.migration(1)(dict)
+    assert carrier_of(code) != carried

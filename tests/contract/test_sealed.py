@@ -15,6 +15,7 @@ from perdure.store.sealed import SealedStore
 from perdure.testing.contract import StoreContract
 from perdure.testing.contract.appends import EventPromises
 from perdure.testing.contract.compaction import CompactionPromises
+from perdure.testing.contract.kept import KeptPromises
 from perdure.testing.contract.messages import MessagePromises
 from perdure.testing.contract.trial import Promises
 from tests.database import PLACE
@@ -49,7 +50,7 @@ class TestSealedSQLite(Sealed, StoreContract):
 
 
 @pytest.mark.postgres
-class TestSealedPostgres(Sealed, EventPromises, MessagePromises, CompactionPromises):
+class TestSealedPostgres(Sealed, EventPromises, MessagePromises, CompactionPromises, KeptPromises):
     """One database: what has to do with content."""
 
     def new_store(self, folder: Path, clock: Clock) -> Store:

@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "budget",
         "fork",
     ),
-    "Keep": ("export", "import", "prune", "compact", "erase"),
+    "Keep": ("export", "import", "prune", "compact", "erase", "rotate"),
     "Care": ("preflight", "replay", "simulate", "migrate", "restore", "verify", "doctor", "explain"),
     "Learn": ("lab",),
 }
@@ -61,6 +61,7 @@ _HOMES = {
     "prune": "keep",
     "compact": "compact",
     "erase": "erase",
+    "rotate": "rotate",
     "verify": "care",
     "doctor": "care",
     "explain": "care",

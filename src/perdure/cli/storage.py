@@ -33,8 +33,8 @@ def path_of(url: str) -> Path | None:
 
 
 @asynccontextmanager
-async def there(options: Options, *, look: bool = True) -> AsyncIterator[Store]:
-    """The store, opened; to look at it only, or also to write.
+async def there(options: Options, *, look: bool = True, below: bool = False) -> AsyncIterator[Store]:
+    """The store, opened; to look at it only, or also to write. `below`: an encrypted one as it lies there.
 
     Raises NoStore, with what was looked for, if it is a file that is not there or a database without tables.
     """
@@ -44,7 +44,8 @@ async def there(options: Options, *, look: bool = True) -> AsyncIterator[Store]:
         raise NoStore(f"there is no store at {path.absolute()}", path=str(path.absolute()))
     store = await _exported(path, look=look) if path is not None and is_exported(path) else None
     if store is None:
-        store = open_store(url, look=look)
+        store = open_store(switched(url)[0] if below else url, look=look)
+        store.sealed = store.sealed or below
         try:
             await store.open()
         except StoreUnavailable as error:

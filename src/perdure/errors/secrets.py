@@ -81,4 +81,14 @@ class StoreNotEncrypted(SecrecyError):
 
     code = "K607"
     default_safe = "Nothing was written."
-    default_remedy = "name it without ?encrypt=on; a new store is encrypted from its first run on"
+    default_remedy = "encrypt it: perdure rotate --encrypt; or name it without ?encrypt=on"
+
+
+class RotationUnfinished(SecrecyError):
+    """A store could not be brought under one key: another process writes under another one all the time, or
+    rotates it too. Everything that is there can be read with the keys that PERDURE_KEY has.
+    """
+
+    code = "K608"
+    default_safe = "Nothing is lost: every value lies under one of the keys that were there before."
+    default_remedy = "give every process the new key as the first one of PERDURE_KEY, then: perdure rotate"

@@ -21,6 +21,7 @@ from perdure.codec.redaction import redacted, refuse_leak
 from perdure.codec.secret import KNOWN, resolver_scope
 from perdure.errors import (
     Damaged,
+    KeyMissing,
     LeaseLost,
     NotRepeatable,
     NotStorable,
@@ -224,7 +225,7 @@ class Runner:
         """
         row, store = self.claimed.row, self.host.store
         try:
-            if isinstance(failure, StoreError | ResumeError | SchemaError):
+            if isinstance(failure, StoreError | ResumeError | SchemaError | KeyMissing):
                 await store.release(row.run_id, row.epoch)
             elif row.claims <= POISON_CLAIMS:
                 await store.renew(self.host.worker, [row.run_id], 0.0)

@@ -163,6 +163,11 @@ def _key(text: str) -> bytes:
     return key
 
 
+def master_of(data: bytes) -> bytes:
+    """The name of the master that a run's key, as the store keeps it, is wrapped by; empty if by none."""
+    return data[1 : 1 + KID_BYTES] if data.startswith(_WRAPPED) and len(data) != KEY_BYTES else b""
+
+
 def wrapped(key: bytes) -> bytes:
     """A new key as the store keeps it."""
     found = masters()
@@ -174,11 +179,11 @@ def unwrapped(run_id: str, data: bytes | None) -> bytes | None:
 
     Raises KeyMissing, which names the master key that this process lacks.
     """
-    if not data or not data.startswith(_WRAPPED) or len(data) == KEY_BYTES:
+    if not data or not (kid := master_of(data)):
         return data
-    name = data[1 : 1 + KID_BYTES].hex()
     for master in masters():
-        if master.name == name:
+        if master.kid == kid:
             return master.unwrap(data)
+    name = kid.hex()
     what = f"the key of run {run_id} is wrapped by the master key {name}, which {VARIABLE} does not have"
     raise KeyMissing(what, run_id=run_id, master=name)

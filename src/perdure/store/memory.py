@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import apsw
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.clock import SYSTEM, Clock
 from perdure.errors import Damaged, ForeignLoop, InboxMoved, NoSuchRun, SeqConflict, StoreClosed
+from perdure.store.kept import Kept, Part, page
 from perdure.store.protocol import (
     MARK,
     NEVER,
@@ -125,6 +128,8 @@ class MemoryStore(Store):
         if run.base is not None:
             made.snapshots.append(run.base)
             made.left.extend(run.left)
+        if run.shares and run.shares in self._keys:
+            self._keys.setdefault(run.run_id, self._keys[run.shares])
         self._runs[run.run_id] = made
         self._wrote()
         return made.standing.row(self.now()), True
@@ -359,7 +364,7 @@ class MemoryStore(Store):
         found = [name for name, other in self._keys.items() if key and other == key and name != run_id]
         return tuple(sorted(found))
 
-    async def scrub(self) -> bool:
+    async def scrub(self, *, whole: bool = False) -> bool:
         self._check_open()
         return True
 
@@ -425,6 +430,64 @@ class MemoryStore(Store):
 
     async def _sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
+
+    async def kept(self, part: Part, after: Kept | None = None) -> tuple[Kept, ...]:
+        self._check_open()
+        values = sorted(self._values(part), key=lambda value: value.place)
+        return page(v for v in values if v.run_id != MARK and (after is None or v.place > after.place))
+
+    def _values(self, part: Part) -> Iterator[Kept]:
+        """Each value of a part, with its place."""
+        if part == "key":
+            yield from (Kept(part, (name,), name, data) for name, data in self._keys.items() if data)
+        if part == "left":
+            lying = [*self._gone.items(), *((name, run.left) for name, run in self._runs.items())]
+            yield from (
+                Kept(part, (name, n), name, data) for name, left in lying for n, data in enumerate(left)
+            )
+        for name, run in self._runs.items():
+            match part:
+                case "event" | "snapshot":
+                    for item in run.events if part == "event" else run.snapshots:
+                        yield Kept(part, (name, item.seq), name, item.data, item.digest, item.seq)
+                case "blob":
+                    for digest, data in run.blobs.items():
+                        yield Kept(part, (name, digest), name, data, digest)
+                case "inbox":
+                    for one in run.waiting.values():
+                        yield Kept(part, (name, one.position), name, one.data, id=one.id, kind=one.kind)
+                case "info" if run.standing.info:
+                    yield Kept(part, (name,), name, run.standing.info)
+
+    async def swap(self, pairs: Sequence[tuple[Kept, Kept]], *, alone: bool = False) -> int:
+        self._check_open()
+        values = chain(*map(self._values, {old.part for old, _ in pairs}))
+        there = {(value.part, value.place): value for value in values}
+        done = [(old, new) for old, new in pairs if there.get((old.part, old.place)) == old]
+        for old, new in done:
+            self._put(old, new)
+        if done:
+            self._wrote()
+        return len(done)
+
+    def _put(self, old: Kept, new: Kept) -> None:
+        run = self._runs.get(old.run_id)
+        match old.part:
+            case "key":
+                self._keys[old.run_id] = new.data
+            case "left":
+                (self._gone[old.run_id] if run is None else run.left)[old.place[1]] = new.data
+            case "info" if run:
+                run.standing.info = new.data
+            case "blob" if run:
+                del run.blobs[old.digest]
+                run.blobs[new.digest] = new.data
+            case "inbox" if run:
+                run.waiting[old.place[1]] = replace(run.waiting[old.place[1]], data=new.data)
+            case "event" | "snapshot" if run:
+                items: list[Any] = run.events if old.part == "event" else run.snapshots
+                at = next(n for n, item in enumerate(items) if item.seq == old.seq)
+                items[at] = replace(items[at], data=new.data, digest=new.digest)
 
     async def stats(self) -> StoreStats:
         self._check_open()

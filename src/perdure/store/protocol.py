@@ -19,6 +19,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from perdure.store.kept import Kept, Part
+
 GENESIS = b"\0" * 16
 """The chain digest before the first event."""
 
@@ -142,7 +144,8 @@ class NewRun(msgspec.Struct, frozen=True):
 
     One that was lived elsewhere comes with all its events, the `epoch` that its last owner had, `terminal` if
     it has ended, and `asks` if it needs people. One that was compacted there comes with the snapshot that it
-    begins with, the events after it, and what was left behind.
+    begins with, the events after it, and what was left behind. `shares`: the run whose key of
+    personal data it has too.
     """
 
     run_id: str
@@ -160,6 +163,7 @@ class NewRun(msgspec.Struct, frozen=True):
     placement: Placement = Placement()
     base: Snapshot | None = None
     left: tuple[bytes, ...] = ()
+    shares: str = ""
 
     @property
     def floor(self) -> int:
@@ -561,10 +565,11 @@ class Store(Protocol):
         """The other runs that have the same key as this one: its forks, their forks and its origin."""
         ...
 
-    async def scrub(self) -> bool:
+    async def scrub(self, *, whole: bool = False) -> bool:
         """Take what was destroyed out of the place's own files, logs included, as far as that can be done.
 
-        False: something still reads what it must not miss; ask again later.
+        False: something still reads what it must not miss; ask again later. `whole`: the files are written
+        anew, which takes their room once more, and lets nobody write meanwhile.
         """
         ...
 
@@ -578,4 +583,19 @@ class Store(Protocol):
 
     async def stats(self) -> StoreStats:
         """Counts, sizes and facts."""
+        ...
+
+    async def kept(self, part: Part, after: Kept | None = None) -> tuple[Kept, ...]:
+        """The next values of a part of the store after this one, as they lie there; none: that was all.
+
+        Values that come to be meanwhile may be missed. The store's own mark is no key.
+        """
+        ...
+
+    async def swap(self, pairs: Sequence[tuple[Kept, Kept]], *, alone: bool = False) -> int:
+        """Put new values (data and digest) in the places of old ones, in one transaction: of each pair the
+        second, if the first lies there still. Returns how many.
+
+        `alone`: raises WorkerTaken while a worker is alive in this store.
+        """
         ...

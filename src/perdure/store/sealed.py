@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec.structs import replace
 
 from perdure.errors import Damaged, KeyMissing, StoreClosed, StoreNotEncrypted, StoreReadOnly
+from perdure.store.kept import Kept
 from perdure.store.master import KID_BYTES, MORE_BYTES, TAG_BYTES, VARIABLE, Master, kid_of, masters
 from perdure.store.protocol import (
     MARK,
@@ -162,6 +163,26 @@ class Seals:
         """What a removed or compacted run leaves behind, sealed."""
         return tuple([self.seal(run_id, b"left", data) for data in left])
 
+    def anew(self, kept: Kept, *, sealed: bool = True) -> Kept:
+        """A value that lies in a store as it is to lie there: under the first key, or in the clear."""
+        run_id, part = kept.run_id, kept.part.encode()
+        match kept.part:
+            case "event" | "snapshot":
+                place = _at(part, kept.seq)
+                digest, data = self._both(run_id, place, kept.digest, kept.data)
+                if sealed:
+                    data = self.seal(run_id, place, _joined(digest, data))
+                    digest = data[-TAG_BYTES:]
+                return replace(kept, digest=digest, data=data)
+            case "blob":
+                blob = self.opened_blob(run_id, kept.digest, kept.data)
+                blob = self.blob(run_id, blob) if sealed else blob
+                return replace(kept, digest=blob.digest, data=blob.data)
+            case _:
+                place = _of_message(kept.id, kept.kind) if kept.part == "inbox" else part
+                data = self.open(run_id, place, kept.data)
+                return replace(kept, data=self.seal(run_id, place, data) if sealed else data)
+
 
 def missing(what: str, kid: bytes) -> KeyMissing:
     """The refusal to open what is under a master key that this process has not."""
@@ -242,6 +263,8 @@ class SealedStore:
         self.sharers = inner.sharers
         self.scrub = inner.scrub
         self.sizes = inner.sizes
+        self.kept = inner.kept
+        self.swap = inner.swap
 
     @property
     def value_bytes(self) -> int:

@@ -354,10 +354,10 @@ def check_mark(url: str, mark: bytes | None, *, sealed: bool) -> None:
 
 
 def at_work(worker: str) -> WorkerTaken:
-    """The refusal to bring back a store in which a worker is alive."""
+    """The refusal to do what wants a store for itself, where a worker is alive."""
     return WorkerTaken(
         f"worker {worker!r} is alive in this store: it is at work",
-        remedy="stop every worker of this store first, if it is the one that was brought back",
+        remedy="stop every worker of this store first",
         worker=worker,
     )
 

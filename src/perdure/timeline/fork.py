@@ -159,7 +159,7 @@ async def _forked(store: Store, clock: Clock, order: ForkOrder, agent: Agent[Any
         return made
     new = await _new_run(store, order, record, (body, *draft.outcomes), clock.now())
     reached("fork.create")
-    await _share_key(store, order)
+    await _check_key(store, order)
     there, fresh = await store.create(new)
     reached("fork.created")
     if fresh:
@@ -456,10 +456,11 @@ async def _new_run(
         placement=row.placement,
         base=base,
         left=left,
+        shares=order.run_id,
     )
 
 
-async def _share_key(store: Store, order: ForkOrder) -> None:
+async def _check_key(store: Store, order: ForkOrder) -> None:
     """The fork's personal data is its origin's, and opens with a key of the same bytes that is its own.
 
     Raises ForkRefused if that key was destroyed, OtherFork if the id has another one.
@@ -470,7 +471,7 @@ async def _share_key(store: Store, order: ForkOrder) -> None:
             f"the personal data of run {clean(order.run_id)} was erased: a fork could not read its state",
             remedy="start a new run",
         )
-    if key and await store.key(order.new_id, key) != key:
+    if await store.key(order.new_id) not in (None, key):
         what = f"there was a run {clean(order.new_id)} already, with personal data of its own"
         raise OtherFork(what, run_id=order.new_id)
 

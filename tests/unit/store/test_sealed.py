@@ -27,7 +27,7 @@ from perdure.errors import (
 )
 from perdure.journal import verify
 from perdure.store import open_store, switched
-from perdure.store.protocol import Message, Query
+from perdure.store.protocol import Query
 from perdure.timeline import pruning
 from perdure.timeline.compaction import compacted
 
@@ -74,7 +74,7 @@ async def live(url: str, *names: str) -> None:
             await runtime.signal(name, "word", "told-CANARY")
             await runtime.resume(name)
         await runtime.run(made, "open", "refund the tea", patience=timedelta(0))
-        await runtime.store.deliver(Message("open", "m-1", "note", b"told-CANARY"))
+        await runtime.signal("open", "another word", "told-CANARY")
 
 
 def found_in(path: Path) -> set[str]:
@@ -122,7 +122,8 @@ def test_every_look_works_over_it(tmp_path: Path) -> None:
             left = pruning.epitaph_of(await store.tombstones("one"))
             assert left is not None
             assert left.told()
-            assert [message.data for message in await store.inbox("open")] == [b"told-CANARY"]
+            [message] = await store.inbox("open")
+            assert b"told-CANARY" in message.data
             facts = (await store.stats()).facts
             assert "encrypted" in facts
         again = open_store(store.url)

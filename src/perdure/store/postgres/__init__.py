@@ -17,7 +17,8 @@ import psycopg
 from perdure.clock import SYSTEM, Clock
 from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly
 from perdure.store import forks
-from perdure.store.postgres import claims, keyed, keys, reads, schema
+from perdure.store.kept import Kept, Part
+from perdure.store.postgres import anew, claims, keyed, keys, reads, schema
 from perdure.store.postgres.address import parsed
 from perdure.store.postgres.connection import (
     ANSWER_SECONDS,
@@ -366,8 +367,13 @@ class PostgresStore(Store):
     async def sharers(self, run_id: str) -> tuple[str, ...]:
         return await self._read(lambda connection: keys.sharers(connection, run_id))
 
-    async def scrub(self) -> bool:
-        return await self._apart(keys.scrub)
+    async def scrub(self, *, whole: bool = False) -> bool:
+        return await self._apart(lambda connection: keys.scrub(connection, whole=whole))
+
+    async def swap(self, pairs: Sequence[tuple[Kept, Kept]], *, alone: bool = False) -> int:
+        return await self._apart(
+            lambda connection: anew.swap(connection, pairs, alone=alone, synced=self._synced)
+        )
 
     async def _apart(self, writing: Callable[[Connection], T]) -> T:
         """Write in a transaction of its own that may be repeated: it does nothing a second time."""
@@ -461,6 +467,9 @@ class PostgresStore(Store):
 
     async def list(self, query: Query) -> tuple[RunRow, ...]:
         return await self._read(lambda connection: reads.list_runs(connection, query, self._sight()))
+
+    async def kept(self, part: Part, after: Kept | None = None) -> tuple[Kept, ...]:
+        return await self._read(lambda connection: anew.read(connection, part, after))
 
     # -- changes
 

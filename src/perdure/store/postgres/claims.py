@@ -17,6 +17,7 @@ from msgspec.structs import replace as evolve
 from perdure.clock import SECOND
 from perdure.errors import ConnectionLost
 from perdure.store.postgres import keyed, signs
+from perdure.store.postgres.anew import check_alone
 from perdure.store.postgres.connection import (
     BY_INDEX,
     NOW,
@@ -33,7 +34,7 @@ from perdure.store.postgres.doubt import took_place
 from perdure.store.postgres.proof import Proof, new_key
 from perdure.store.postgres.transaction import COLUMNS, HELD_UP_SECONDS, absent, set_runs
 from perdure.store.protocol import NEVER, RESTORER, Claim, Claimed
-from perdure.store.standing import SEIZED_SECONDS, Standing, at_work, served
+from perdure.store.standing import SEIZED_SECONDS, Standing, served
 from perdure.store.turns import Candidate, Lane, Turns, wants
 
 PARKED_AT_ONCE, PARKED_TOGETHER = 1000, 250
@@ -224,9 +225,7 @@ class Claims(Struct):
 
 def _seized(connection: Connection, now: int) -> int:
     """Lease every open run to the one who restores, inside a transaction. Raises WorkerTaken."""
-    alive = connection.execute(signs.ALIVE).fetchone()
-    if alive is not None:
-        raise at_work(str(alive[0]))
+    check_alone(connection)
     connection.execute(signs.FORGET_ALL)
     until = now + round(SEIZED_SECONDS * SECOND)
     return connection.execute(_SEIZE, (RESTORER, RESTORER, until, now)).rowcount

@@ -27,6 +27,7 @@ _SHARERS = """
     SELECT run_id FROM perdure_key WHERE run_id <> %s AND octet_length(data) > 0
     AND data = (SELECT data FROM perdure_key WHERE run_id = %s) ORDER BY run_id
 """
+_CONTENT = ("event", "snapshot", "blob", "inbox", "run", "tombstone", "key")
 _SYNCED = "SET LOCAL synchronous_commit = on"
 
 
@@ -73,7 +74,8 @@ def sharers(connection: Connection, run_id: str) -> tuple[str, ...]:
     return tuple(row[0] for row in connection.execute(_SHARERS, (run_id, run_id)))
 
 
-def scrub(connection: Connection) -> bool:
+def scrub(connection: Connection, *, whole: bool) -> bool:
     """See `Store.scrub`: old versions of rows are removed. The server's log and its backups keep them."""
-    connection.execute("VACUUM perdure_key", prepare=False)
+    for table in _CONTENT if whole else ("key",):
+        connection.execute(f"VACUUM {'FULL ' if whole else ''}perdure_{table}".encode(), prepare=False)
     return True

@@ -146,6 +146,10 @@ _LEAVE = """
     SELECT %s, u.n + (SELECT coalesce(max(position), 0) FROM perdure_tombstone WHERE run_id = %s), u.data
     FROM unnest(%b::bytea[]) WITH ORDINALITY AS u(data, n)
 """
+_SAME_KEY = """
+    INSERT INTO perdure_key (run_id, data, at) SELECT %s, data, %s FROM perdure_key WHERE run_id = %s
+    ON CONFLICT DO NOTHING
+"""
 _NOTIFY = "SELECT pg_notify('perdure', '')"
 _CHANGED = "SELECT nextval('perdure_change')"
 
@@ -234,6 +238,7 @@ class Transaction:
         self._removed: list[tuple[str, tuple[bytes, ...], bool]] = []
         self._compacted: list[Compaction] = []
         self._left: list[tuple[str, tuple[bytes, ...]]] = []
+        self._shared: list[tuple[str, int, str]] = []
         self._wakes = False
 
     # -- the first exchange
@@ -312,6 +317,8 @@ class Transaction:
         if run.base is not None:
             self._snapshots[run.run_id, run.base.seq] = run.base
             self._left.append((run.run_id, run.left))
+        if run.shares:
+            self._shared.append((run.run_id, self.now, run.shares))
         self._prove(
             "SELECT 1 FROM perdure_run WHERE run_id = %s AND created_at = %s", run.run_id, found.created_at
         )
@@ -494,12 +501,13 @@ class Transaction:
             connection.execute(_GROW, ([s.run_id for s in grown], [s.seq for s in grown]))
         if self._changed:
             set_runs(connection, list(self._changed.values()), self.now)
-        for run_id, left in self._left:
-            connection.execute(_LEAVE, (run_id, run_id, list(left)))
-        if self._removed:
-            self._drop(connection)
+        for shared in self._shared:
+            connection.execute(_SAME_KEY, shared)
+        self._drop(connection)
 
     def _drop(self, connection: Connection) -> None:
+        for run_id, left in self._left:
+            connection.execute(_LEAVE, (run_id, run_id, list(left)))
         names = sorted(run_id for run_id, _, there in self._removed if there)
         if names:
             for sql in (*_DROP, _DROP_LEFT):

@@ -12,6 +12,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ import apsw
 from perdure.clock import SYSTEM, Clock
 from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly, StoreUnavailable
 from perdure.store import forks
+from perdure.store.kept import Kept, Part
 from perdure.store.protocol import (
     MARK,
     Appended,
@@ -39,7 +41,7 @@ from perdure.store.protocol import (
     Stored,
     StoreStats,
 )
-from perdure.store.sqlite import claims, reads
+from perdure.store.sqlite import anew, claims, reads
 from perdure.store.sqlite.connection import SCHEMA_VERSION, check_file, check_ours, missing_right
 from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.place import BUSY_SECONDS, RESERVE_BYTES, Place, size_of
@@ -385,11 +387,19 @@ class SQLiteStore(Store):
     async def sharers(self, run_id: str) -> tuple[str, ...]:
         return await self._read(lambda connection: reads.sharers(connection, run_id))
 
-    async def scrub(self) -> bool:
+    async def scrub(self, *, whole: bool = False) -> bool:
         self._ready()
         if self._read_only is not None:
             raise self._read_only
-        return await asyncio.to_thread(empty_log, self.place)
+        return await asyncio.to_thread(partial(empty_log, self.place, whole=whole))
+
+    async def swap(self, pairs: Sequence[tuple[Kept, Kept]], *, alone: bool = False) -> int:
+        def swapped(tx: Transaction) -> int:
+            if alone:
+                claims.check_alone(self._signs)
+            return anew.swap(tx, pairs)
+
+        return await self._write(swapped, size=sum(len(new.data) for _, new in pairs))
 
     # -- reading
 
@@ -443,6 +453,9 @@ class SQLiteStore(Store):
         self._ready()
         assert self._watch is not None
         return await self._watch.changed(seen, timeout_seconds)
+
+    async def kept(self, part: Part, after: Kept | None = None) -> tuple[Kept, ...]:
+        return await self._read(lambda connection: anew.read(connection, part, after))
 
     async def stats(self) -> StoreStats:
         runs, sizes = await self._read(reads.counts)

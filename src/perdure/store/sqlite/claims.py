@@ -209,11 +209,16 @@ def release(tx: Transaction, run_id: str, epoch: int) -> None:
         tx.changed(entry)
 
 
-def restore(tx: Transaction, signs: Signs) -> int:
-    """See `Store.restore`."""
+def check_alone(signs: Signs) -> None:
+    """Raises WorkerTaken while a worker is alive."""
     for worker in signs.all():
         if not signs.is_dead(worker):
             raise at_work(worker)
+
+
+def restore(tx: Transaction, signs: Signs) -> int:
+    """See `Store.restore`."""
+    check_alone(signs)
     tx.flush()
     until = tx.now + round(SEIZED_SECONDS * SECOND)
     tx.connection.execute(_SEIZE, (RESTORER, RESTORER, until, tx.now))

@@ -68,6 +68,9 @@ _FIND_NO = f"SELECT {COLUMNS} FROM perdure_run WHERE run_no = ?"
 _GONE = "SELECT 1 FROM perdure_gone WHERE run_id = ?"
 _KEY = "SELECT data FROM perdure_key WHERE run_id = ?"
 _NEW_KEY = "INSERT INTO perdure_key (run_id, data, at) VALUES (?, ?, ?)"
+_SAME_KEY = (
+    "INSERT OR IGNORE INTO perdure_key (run_id, data, at) SELECT ?, data, ? FROM perdure_key WHERE run_id = ?"
+)
 _SHARERS = (
     "SELECT run_id FROM perdure_key WHERE run_id != ? AND data != x''"
     " AND data = (SELECT data FROM perdure_key WHERE run_id = ?) ORDER BY run_id"
@@ -227,6 +230,8 @@ class Transaction:
         if run.base is not None:
             self._add_snapshot(entry, run.base, kept=0)
             self._leave(run.run_id, run.left)
+        if run.shares:
+            self.connection.execute(_SAME_KEY, (run.run_id, self.now, run.shares))
         self._wrote("SELECT 1 FROM perdure_run WHERE run_no = ? AND run_id = ?", run_no, run.run_id)
         return new.row(self.now), True
 
@@ -400,12 +405,12 @@ class Transaction:
                 continue  # the key of a fork that was never made
             if not standing.terminal:
                 raise still_open(standing)
-        self._overwriting()
+        self.overwriting()
         self.connection.executemany(_NO_KEY, [(run_id, self.now) for run_id in all_of_them])
         for run_id in run_ids:
             self._wrote("SELECT 1 FROM perdure_key WHERE run_id = ? AND data = x''", run_id)
 
-    def _overwriting(self) -> None:
+    def overwriting(self) -> None:
         """What this transaction deletes is overwritten with zeros. It costs writes, so not every one does."""
         self.connection.execute("PRAGMA secure_delete = ON")
 
@@ -425,7 +430,7 @@ class Transaction:
         self.freed = True
         self.connection.execute("DELETE FROM perdure_blob WHERE run_no = ?", (entry.run_no,))
         if self.connection.execute(_KEY, (entry.standing.run_id,)).get is not None:
-            self._overwriting()
+            self.overwriting()
             self.connection.execute("DELETE FROM perdure_key WHERE run_id = ?", (entry.standing.run_id,))
         self.connection.execute("DELETE FROM perdure_run WHERE run_no = ?", (entry.run_no,))
         self.connection.execute(

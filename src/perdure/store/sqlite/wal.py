@@ -37,14 +37,19 @@ SCRUB_MS = 5000
 """What was erased is taken out of the log within so long, or at the next try."""
 
 
-def empty_log(place: Place) -> bool:
-    """Bring the whole log home and cut it off, on a connection of its own. False: a reader keeps it."""
+def empty_log(place: Place, *, whole: bool = False) -> bool:
+    """Bring the whole log home and cut it off, on a connection of its own. False: a reader keeps it.
+
+    `whole`: the file is written anew first.
+    """
     with translated(place.path):
         connection = apsw.Connection(place.path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             connection.set_busy_timeout(SCRUB_MS)
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.pragma("user_version")  # until it has read, it knows of no log
+            if whole:
+                connection.execute("VACUUM")
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.BusyError:
             return False

@@ -16,6 +16,7 @@ from __future__ import annotations
 from perdure.testing.contract.appends import EventPromises
 from perdure.testing.contract.compaction import CompactionPromises
 from perdure.testing.contract.ends import PlacePromises
+from perdure.testing.contract.kept import KeptPromises
 from perdure.testing.contract.keys import KeyPromises
 from perdure.testing.contract.leases import LeasePromises
 from perdure.testing.contract.messages import MessagePromises
@@ -28,6 +29,7 @@ __all__ = ["StoreContract"]
 class StoreContract(
     EventPromises,
     KeyPromises,
+    KeptPromises,
     LeasePromises,
     TurnPromises,
     MessagePromises,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from perdure.errors import NoSuchRun, RunGone, RunOpen
 from perdure.store.protocol import Batch, RowChange
-from perdure.testing.contract.trial import Promises, Trial, promise, refused
+from perdure.testing.contract.trial import Promises, Trial, new_run, promise, refused
 
 
 class KeyPromises(Promises):
@@ -78,6 +80,17 @@ class KeyPromises(Promises):
         left = [await trial.store.key(run_id) for run_id in ("r", "s", "open", "never-made", "t")]
         assert left == [b"", b"", b"", b"", b"other"]
         assert await trial.store.sharers("r") == ()
+
+    @promise
+    async def test_a_run_may_have_the_key_of_another_one_from_its_first_moment(self, trial: Trial) -> None:
+        await trial.new_run("r")
+        await trial.store.key("r", b"one")
+        await trial.store.create(replace(new_run("f"), shares="r"))
+        await trial.store.create(replace(new_run("g"), shares="nobody"))
+        await trial.store.key("h", b"other")
+        await trial.store.create(replace(new_run("h"), shares="r"))
+        assert [await trial.store.key(run_id) for run_id in "fgh"] == [b"one", None, b"other"]
+        assert await trial.store.sharers("r") == ("f",)
 
     @promise
     async def test_a_removed_run_leaves_no_key_and_gets_none(self, trial: Trial) -> None:

@@ -1,6 +1,6 @@
 """What a store keeps, as it lies there, for whoever writes all of it anew: part by part, value by value.
 
-Knows the parts and no store.
+Knows the parts, and the mark by which a store remembers what its values are under; no store.
 """
 
 from __future__ import annotations
@@ -23,6 +23,15 @@ PAGE_BYTES = 1 << 18
 
 PAGE_ROWS = 500
 """… and at most so many values."""
+
+
+MARK = ""
+"""Under this name the mark of an encrypted store lies among the keys: no run's id is empty."""
+
+
+def kids_of(mark: bytes) -> tuple[bytes, ...]:
+    """The names of the keys that a mark has, 8 bytes each; zeros stand for no key."""
+    return tuple([mark[start : start + 8] for start in range(1, 1 + 8 * mark[0], 8)])
 
 
 class Kept(msgspec.Struct, frozen=True):

@@ -18,9 +18,8 @@ from msgspec.structs import replace
 
 from perdure.clock import SYSTEM, Clock
 from perdure.errors import Damaged, ForeignLoop, InboxMoved, NoSuchRun, SeqConflict, StoreClosed
-from perdure.store.kept import Kept, Part, page
+from perdure.store.kept import MARK, Kept, Part, page
 from perdure.store.protocol import (
-    MARK,
     NEVER,
     Appended,
     Batch,

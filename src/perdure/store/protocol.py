@@ -103,15 +103,6 @@ class RowChange(msgspec.Struct, frozen=True):
 RESTORER = "restore"
 """The holder of every open run of a backup, from the moment of its `restore` until the run is given back."""
 
-MARK = ""
-"""Under this name the mark of an encrypted store lies among the keys: no run's id is empty."""
-
-
-def kids_of(mark: bytes) -> tuple[bytes, ...]:
-    """The names of the keys that a mark has, 8 bytes each; zeros stand for no key."""
-    return tuple([mark[start : start + 8] for start in range(1, 1 + 8 * mark[0], 8)])
-
-
 NEVER = 1 << 62
 """`due_at` of a run that only a message wakes. Larger than any moment in microseconds."""
 

@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec.structs import replace
 
 from perdure.errors import Damaged, KeyMissing, StoreClosed, StoreNotEncrypted, StoreReadOnly
-from perdure.store.kept import Kept
+from perdure.store.kept import MARK, Kept, kids_of
 from perdure.store.master import KID_BYTES, MORE_BYTES, TAG_BYTES, VARIABLE, Master, kid_of, masters
 from perdure.store.protocol import (
-    MARK,
     Appended,
     Batch,
     Blob,
@@ -41,7 +40,6 @@ from perdure.store.protocol import (
     Stored,
     StoreStats,
     Tx,
-    kids_of,
 )
 from perdure.store.standing import check_batch, check_compaction, check_message, check_run
 

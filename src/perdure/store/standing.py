@@ -25,6 +25,7 @@ from perdure.errors import (
     TooLarge,
     WorkerTaken,
 )
+from perdure.store.kept import kids_of
 from perdure.store.protocol import (
     PRIORITIES,
     RESTORER,
@@ -38,7 +39,6 @@ from perdure.store.protocol import (
     RowChange,
     RunRow,
     Stored,
-    kids_of,
 )
 
 VALUE_BYTES = 512 << 20

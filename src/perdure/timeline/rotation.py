@@ -21,9 +21,9 @@ from msgspec.structs import replace
 
 from perdure.errors import Damaged, RotationUnfinished
 from perdure.runtime.boundary import reached
-from perdure.store.kept import PAGE_ROWS, PARTS, Kept, Part
+from perdure.store.kept import MARK, PAGE_ROWS, PARTS, Kept, Part, kids_of
 from perdure.store.master import Master, kid_of, master_of, masters, unwrapped
-from perdure.store.protocol import MARK, Store, kids_of
+from perdure.store.protocol import Store
 from perdure.store.sealed import PLAIN, Seals, check_mark, keys_here, mark_of
 
 Aim = Literal["same", "encrypted", "plain"]

@@ -188,8 +188,6 @@ def test_beside_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     async def work() -> list[int]:
         written = list[int]()
         async with Runtime(url, [made], workers=Serving(8), check=False) as runtime:
-            for n in range(24):
-                await runtime.start(made, f"r{n}", "go")
             while rows := await runtime.store.list(Query(open_only=True)):
                 order = (KEYS[2], KEYS[1]) if len(written) % 2 == 0 else (KEYS[1], KEYS[2])
                 assert rows
@@ -202,6 +200,12 @@ def test_beside_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
                 assert (await runtime.resume(f"r{n}")).unwrap() == 8
         return written
 
+    async def begin() -> None:
+        async with Runtime(url, [made]) as runtime:
+            for n in range(24):
+                await runtime.start(made, f"r{n}", "go")
+
+    asyncio.run(begin())
     monkeypatch.setenv("PERDURE_KEY", f"{KEYS[2]},{KEYS[1]}")
     written = asyncio.run(work())
     assert sum(written) > 0

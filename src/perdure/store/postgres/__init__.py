@@ -17,7 +17,7 @@ import psycopg
 from perdure.clock import SYSTEM, Clock
 from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly
 from perdure.store import forks
-from perdure.store.kept import Kept, Part
+from perdure.store.kept import MARK, Kept, Part
 from perdure.store.postgres import anew, claims, keyed, keys, reads, schema
 from perdure.store.postgres.address import parsed
 from perdure.store.postgres.connection import (
@@ -37,7 +37,6 @@ from perdure.store.postgres.threads import Threads
 from perdure.store.postgres.transaction import Release, Removal, Renewal, Work
 from perdure.store.postgres.writer import Job, Outcome, Settings, Writer
 from perdure.store.protocol import (
-    MARK,
     Appended,
     Batch,
     Claim,

@@ -21,9 +21,8 @@ import apsw
 from perdure.clock import SYSTEM, Clock
 from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly, StoreUnavailable
 from perdure.store import forks
-from perdure.store.kept import Kept, Part
+from perdure.store.kept import MARK, Kept, Part
 from perdure.store.protocol import (
-    MARK,
     Appended,
     Batch,
     Claim,

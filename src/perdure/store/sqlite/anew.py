@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 import apsw
 
 from perdure.errors import StoreError
-from perdure.store.kept import Kept, Part, page
-from perdure.store.protocol import MARK
+from perdure.store.kept import MARK, Kept, Part, page
 from perdure.store.sqlite.transaction import MASK, SHIFT, Proof, Transaction
 
 _RUN = f"CROSS JOIN perdure_run r ON r.run_no = v.key >> {SHIFT}"

@@ -7,8 +7,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from perdure.errors import WorkerTaken
-from perdure.store.kept import PAGE_BYTES, PARTS, Kept, Part
-from perdure.store.protocol import MARK, Batch, Blob, Compaction, RowChange, Snapshot, Store
+from perdure.store.kept import MARK, PAGE_BYTES, PARTS, Kept, Part
+from perdure.store.protocol import Batch, Blob, Compaction, RowChange, Snapshot, Store
 from perdure.testing.contract.trial import Promises, Trial, event, events, message, new_run, promise, refused
 
 

@@ -132,7 +132,7 @@ def _end(options: Options, orders: _Orders, worker: Worker) -> int:
     for one in worker.left:
         calls = ", ".join(map(clean, one.calls)) or "it could not be read"
         say(options, f"left in the middle: run {clean(one.run_id)}: {calls}: the outcome is not known here")
-    if worker.stuck:  # a thread that does not end would keep the process
+    if worker.cut:  # a thread of a call would keep the process, and act beside the next worker
         _end_now(code)
     return code
 

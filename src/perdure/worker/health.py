@@ -7,10 +7,12 @@ counts and asks no store. It knows two paths, one method, and sends no word abou
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
 from typing import Any
 
 from perdure.errors import BadSetting
@@ -70,7 +72,8 @@ class Health:
         except OSError as error:
             what = f"nothing can listen at {host}:{port}: {error.strerror or error}"
             raise BadSetting(what, remedy="--health with another port") from error
-        self.address = f"{host}:{self._server.server_address[1]}"
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"{shown}:{self._server.server_address[1]}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.2,), name="perdure-health", daemon=True
         )
@@ -83,9 +86,20 @@ class Health:
         self._thread.join()
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(ThreadingTCPServer):
+    """Listens, and asks no name service whose address that is; a host with a colon is one of IPv6."""
+
     daemon_threads = True
     block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], answer: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, answer)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: a probe that has hung up is no fault of the worker's."""
 
 
 class _Answer(BaseHTTPRequestHandler):

@@ -70,6 +70,8 @@ class Worker:
         self.drain_seconds = serving.grace.total_seconds()
         self.left: tuple[Left, ...] = ()
         """The runs that were left in the middle of a call when it ended."""
+        self.cut = 0
+        """How many of its runs had not come to an end when the grace was over."""
         self.stuck = 0
         """How many of its runs are still in code that cannot be stopped: a thread that does not end."""
         self._carriers = {name: carrier_of(agent) for name, agent in self.agents.items()}
@@ -275,6 +277,7 @@ class Worker:
     async def _leave(self) -> None:
         """Leave the calls that have not ended in time: their runs keep what they recorded."""
         running = [run_id for run_id, task in self._driven.items() if task in self._drives]
+        self.cut = len(self._drives)
         for task in self._drives:
             task.cancel()
         if self._drives:

@@ -115,7 +115,7 @@ class Cutter(Between):
 
         async def forth() -> None:
             while data := await reader.read(1 << 16):
-                if self.cut and b"COMMIT" in data:
+                if self.cut and b"COMMIT\0" in data:
                     when, self.cut = self.cut, None
                     self.cuts.append(when)
                     if when == "before":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -102,3 +103,17 @@ async def test_a_worker_answers_while_it_serves_drains_and_is_blocked() -> None:
             assert (status, told["live"], told["draining"], told["ended"]) == (503, False, True, True)
         finally:
             answers.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_it_listens_by_either_version_of_the_protocol_and_asks_no_name_service(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose address that is may take a name service many seconds, in which no run goes on."""
+    monkeypatch.setattr(socket, "getfqdn", lambda *_: pytest.fail("a name service was asked"))
+    monkeypatch.setattr(socket, "gethostbyaddr", lambda *_: pytest.fail("a name service was asked"))
+    answers = Health(host, 0, lambda: dict(FINE))
+    try:
+        assert probe(answers.address, "/ready")[0] == 200
+    finally:
+        answers.close()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -19,6 +22,7 @@ from perdure.testing.clock import MovableClock
 from perdure.testing.contract.trial import new_run
 from tests.cases.field import Field, until
 from tests.database import new_database
+from tests.unit.worker.test_health import probe
 
 
 @pytest.fixture
@@ -103,6 +107,48 @@ async def test_what_has_not_ended_in_time_is_named(field: Field) -> None:
     assert "left in the middle: run r: 1:0 pay (irreversible): the outcome is not known" in said
     _, record, _ = await field.told()
     assert record.calls["1:0"].standing == "unknown"
+
+
+async def test_a_thread_of_a_call_that_was_cut_off_does_not_keep_the_process(field: Field) -> None:
+    """The tool's own thread, which nobody can stop: another worker may drive the run by then."""
+    field.program(PAYING.replace('await opened("settle")', "await asyncio.to_thread(time.sleep, 3600)"))
+    assert field.process("app.py").wait(30) == 0
+    served = ("app.py:agent", "--store", str(field.store), "--grace", "0.1")
+    worker = field.process("-m", "perdure", "worker", *served)
+    until(lambda: field.lines("paid"), worker)
+    worker.send_signal(signal.SIGTERM)
+    said, complaint = worker.communicate(timeout=30)
+    assert worker.returncode == 6, complaint
+    assert "left in the middle: run r: 1:0 pay (irreversible)" in said
+    assert (await field.told())[0].worker is None
+
+
+async def test_a_process_answers_probes_while_it_serves_and_drains(field: Field) -> None:
+    """Probes that hang up leave no trace, and a port that is taken ends the second worker."""
+    started(field)
+    served = ("-m", "perdure", "worker", "app.py:agent", "--store", str(field.store))
+    worker = field.process(*served, "--health", "127.0.0.1:0")
+    assert worker.stdout is not None
+    while not (line := worker.stdout.readline()).startswith("health at http://"):
+        assert line, worker.communicate()
+    address = line.removeprefix("health at http://").partition("/")[0]
+    host, _, port = address.rpartition(":")
+    until(lambda: field.lines("paid") == ["1"], worker)
+    assert await asyncio.to_thread(probe, address, "/ready") == (200, ANY)
+    for word in (b"", b"GET /li", b"GET /live HTTP/1.0\r\n\r\n"):
+        with socket.create_connection((host, int(port))) as hasty:
+            hasty.sendall(word)
+            hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    second = field.process(*served, "--health", address)
+    assert "nothing can listen" in second.communicate(timeout=30)[1]
+    assert second.returncode == 2
+    worker.send_signal(signal.SIGTERM)
+    told(worker, "stopping")
+    status, facts = await asyncio.to_thread(probe, address, "/ready")
+    assert (status, facts["why"]) == (503, ["it drains"])
+    assert (await asyncio.to_thread(probe, address, "/live"))[0] == 200
+    field.open("settle")
+    assert (worker.communicate(timeout=30)[1], worker.returncode) == ("", 0)
 
 
 async def test_a_second_signal_ends_it_at_once(field: Field) -> None:

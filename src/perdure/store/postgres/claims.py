@@ -19,7 +19,9 @@ from perdure.errors import ConnectionLost
 from perdure.store.postgres import keyed, signs
 from perdure.store.postgres.anew import check_alone
 from perdure.store.postgres.connection import (
+    BEGIN,
     BY_INDEX,
+    LIMITED,
     NOW,
     Connection,
     Link,
@@ -32,7 +34,7 @@ from perdure.store.postgres.connection import (
 )
 from perdure.store.postgres.doubt import took_place
 from perdure.store.postgres.proof import Proof, new_key
-from perdure.store.postgres.transaction import COLUMNS, HELD_UP_SECONDS, absent, set_runs
+from perdure.store.postgres.transaction import COLUMNS, absent, limits, set_runs
 from perdure.store.protocol import NEVER, RESTORER, Claim, Claimed
 from perdure.store.standing import SEIZED_SECONDS, Standing, served
 from perdure.store.turns import Candidate, Lane, Turns, wants
@@ -116,9 +118,8 @@ _LEASES = """
 _ONE = f"SELECT {COLUMNS} FROM perdure_run r WHERE r.run_id = %s FOR NO KEY UPDATE"
 _BEGIN = f"""
     SELECT pg_advisory_xact_lock(%s), pg_current_xact_id()::text,
-           set_config('idle_in_transaction_session_timeout', %s, true), {BY_INDEX}
+           {LIMITED}, {BY_INDEX}
 """
-_HELD_UP = str(round(HELD_UP_SECONDS * 1000))
 _PROOF = "SELECT 1 FROM perdure_run WHERE run_id = %s AND epoch = %s AND holder = %s"
 
 
@@ -165,7 +166,7 @@ class Claims(Struct):
         connection.add_notice_handler(heard)
         try:
             with connection.transaction():
-                connection.execute(_BEGIN, (new_key(), _HELD_UP))
+                connection.execute(_BEGIN, (new_key(), *limits()))
                 if self.synced:
                     connection.execute("SET LOCAL synchronous_commit = on")
                 (clock,) = one(connection.execute(f"SELECT {NOW}"))
@@ -184,8 +185,8 @@ class Claims(Struct):
         key = new_key()
         taken = _Taken(connection, claim, self.grace_seconds, self.scan)
         with connection.pipeline():
-            connection.execute("BEGIN")
-            head = connection.execute(_BEGIN, (key, _HELD_UP))
+            connection.execute(BEGIN)
+            head = connection.execute(_BEGIN, (key, *limits()))
             if self.synced:
                 connection.execute("SET LOCAL synchronous_commit = on")
             clock = connection.execute(f"SELECT {NOW}")

@@ -55,6 +55,17 @@ NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 """The database's clock in microseconds, at the moment when it is read."""
 
 
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+"""Begins a transaction that writes: what is the default of this database or user may be another level."""
+
+LIMITED = """
+    set_config('idle_in_transaction_session_timeout', %s, true), set_config('lock_timeout', %s, true),
+    set_config('statement_timeout', '0', true)
+"""
+"""For one transaction: its own limits, in milliseconds, in the place of what this database or user is set to.
+An answer is waited for by `Limit`, on this side.
+"""
+
 BY_INDEX = "set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 """For one transaction: every row is found by an index, also before the server knows how large a table is."""
 
@@ -101,6 +112,7 @@ class Link:
                 raise StoreUnavailable(what, remedy="use PostgreSQL 14 or newer", url=self.address.shown)
             with self.limit.on(connection):
                 self.pooled = not direct and _is_pooled(connection)
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             if not self.pooled:
                 connection.prepare_threshold = 0  # each statement of ours is used again and again
         except psycopg.Error as error:
@@ -182,9 +194,13 @@ def translate(error: Exception, shown: str) -> StoreError:
     match state:
         case "42501":
             return StoreReadOnly(f"a right is missing on {shown}: {text}", remedy=RIGHTS, **facts)
-        case "55P03" | "57014":
+        case "55P03":
             remedy = "end the transaction that holds the lock: see pg_stat_activity and pg_locks"
             return StoreLocked(f"a row in {shown} stayed locked: {text}", remedy=remedy, **facts)
+        case "57014":
+            return StoreUnavailable(f"{shown} gave a statement up: {text}", remedy=_LONGER, **facts)
+        case "3F000":
+            return StoreUnavailable(f"{shown} has no schema for its tables: {text}", remedy=_SCHEMA, **facts)
         case "53100":
             return DiskFull(f"the database's disk is full: {text}", **facts)
         case "53000" | "53200" | "53300" | "53400":
@@ -204,6 +220,10 @@ def translate(error: Exception, shown: str) -> StoreError:
 
 RIGHTS = "let the owner grant them: see docs/stores.md, the least rights"
 """The remedy for a right that is missing."""
+
+_LONGER = "give perdure's user more time: ALTER ROLE ... SET statement_timeout = 0"
+
+_SCHEMA = "create the first schema of the user's search_path, or correct it: ALTER ROLE ... SET search_path"
 
 _MORE = "raise max_connections, or put a pooler in front"
 

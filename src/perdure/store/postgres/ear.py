@@ -145,6 +145,7 @@ class Ear:
         try:
             self._lives = (direct or not self._link.pooled) and not self._only_looks
             if direct or not self._link.pooled:
+                connection.execute("SET default_transaction_isolation = 'read committed'")
                 connection.execute("LISTEN perdure")
                 self.state = "listening"
             else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import psycopg
 
 from perdure.errors import NotAStore, StoreNewer, StoreReadOnly, StoreUnavailable
-from perdure.store.postgres.connection import NOW, RIGHTS, Connection, one, translate
+from perdure.store.postgres.connection import LIMITED, NOW, RIGHTS, Connection, one, translate
 from perdure.store.upgrade import Shape, schema_text
 
 SHAPE = Shape("postgres", 2)
@@ -46,6 +46,7 @@ def make(connection: Connection, shown: str, shape: Shape = SHAPE) -> None:
         return
     try:
         with connection.transaction():
+            connection.execute(f"SELECT {LIMITED}", ("0", "0"))  # who is first may take its time
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_STARTERS,))
             before = version(connection, shown, shape)
             steps = [shape.first] if before == 0 else shape.steps(before)

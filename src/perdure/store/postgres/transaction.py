@@ -25,7 +25,16 @@ from perdure.errors import (
     StoreNewer,
 )
 from perdure.store.postgres import keyed
-from perdure.store.postgres.connection import BY_INDEX, NOW, PLANNED_ONCE, Connection, Row, one
+from perdure.store.postgres.connection import (
+    BEGIN,
+    BY_INDEX,
+    LIMITED,
+    NOW,
+    PLANNED_ONCE,
+    Connection,
+    Row,
+    one,
+)
 from perdure.store.postgres.proof import Proof
 from perdure.store.postgres.schema import SHAPE
 from perdure.store.protocol import (
@@ -54,8 +63,7 @@ COLUMNS = ", ".join(f"r.{name}" for name in Standing.__struct_fields__)
 _BEGIN = f"""
     SELECT pg_advisory_xact_lock(%s), pg_current_xact_id()::text,
            (SELECT max(version) FROM perdure_schema),
-           set_config('idle_in_transaction_session_timeout', %s, true), set_config('lock_timeout', %s, true),
-           {BY_INDEX}, {PLANNED_ONCE}
+           {LIMITED}, {BY_INDEX}, {PLANNED_ONCE}
 """
 _SYNCED = "SET LOCAL synchronous_commit = on"
 _CREATE = f"""
@@ -199,6 +207,11 @@ def run_ids(work: Work) -> Iterable[str]:
     return (work.run_id,)
 
 
+def limits(held_up_seconds: float = HELD_UP_SECONDS) -> tuple[str, str]:
+    """What `LIMITED` is told: how long a transaction may stand still, and wait for a row."""
+    return str(round(held_up_seconds * 1000)), str(round(LOCK_SECONDS * 1000))
+
+
 class Transaction:
     """The writes of one commit. Made anew for each.
 
@@ -221,7 +234,7 @@ class Transaction:
         self.proof = Proof(key, "")
         self._given = given
         self._synced = synced
-        self._limits = (str(round(held_up_seconds * 1000)), str(round(LOCK_SECONDS * 1000)))
+        self._limits = limits(held_up_seconds)
         self._entries: dict[str, Standing] = {}
         self._gone: set[str] = set()
         self._made: set[str] = set()
@@ -251,7 +264,7 @@ class Transaction:
         sent = _sent(works)
         with connection.pipeline():
             if not already:
-                connection.execute("BEGIN")
+                connection.execute(BEGIN)
             head = connection.execute(_BEGIN, (self.proof.key, *self._limits))
             if self._synced:
                 connection.execute(_SYNCED)

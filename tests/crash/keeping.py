@@ -1,8 +1,9 @@
-"""Runs are removed, compacted and carried elsewhere by a process that is killed at every boundary of it.
+"""Runs are removed, compacted, forked and carried elsewhere by a process that is killed at every boundary.
 
-`python -m tests.crash.keeping FOLDER WORK [MUTANT]` prints one JSON line; WORK is `prune`, `compact` or
-`import`. Each life is killed at the next boundary of the work, until nothing is left to do; after each death
-every run must be as it was, or as it is to be, and nothing between.
+`python -m tests.crash.keeping FOLDER WORK ADDRESS [MUTANT]` prints one JSON line; WORK is one of `WORKS`.
+ADDRESS: of an empty database, or `file` for files in the folder. Each life is killed at the next boundary of
+the work, until nothing is left to do; after each death every run must be as it was, or as it is to be, and
+nothing between.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import apsw
+import psycopg
 
 from perdure import FOREVER, Agent
 from perdure.errors import NoSuchRun, RunGone
@@ -26,12 +29,14 @@ from perdure.host import Runtime
 from perdure.journal import load, retold, verify
 from perdure.runtime.boundary import set_hook
 from perdure.state import events as e
+from perdure.store.postgres import PostgresStore
 from perdure.store.protocol import Store
 from perdure.store.sqlite import SQLiteStore
 from perdure.testing.crash.kill import Hook, Kill
 from perdure.testing.crash.life import be_alone
 from perdure.testing.crash.scenario import find
 from perdure.timeline.bundle import Bundle, adopt, bundled, packed, unpacked
+from perdure.timeline.change import Change
 from perdure.timeline.compaction import compacted
 from perdure.timeline.pruning import Rule, epitaph_of, planned, prune
 
@@ -39,10 +44,17 @@ BOUNDARIES = {
     "prune": ("prune.write", "prune.done"),
     "compact": ("compact.write", "compact.done"),
     "import": ("import.write", "import.done", "import.sent"),
+    "fork": ("fork.create", "fork.created"),
 }
 """In the order in which the work on one run reaches them."""
 
-RUNS = 4
+FILE = "file"
+"""In the place of an address: files."""
+
+RUNS = 3
+AT = 9
+"""The event from which a run is forked: the end of its second step, which has a large value."""
+
 LARGE = random.Random(1).randbytes(400_000).hex()
 
 
@@ -70,72 +82,103 @@ def desk() -> Agent[Any, Any, Any]:
     return agent
 
 
-def store_of(folder: Path, name: str = "runs.db") -> SQLiteStore:
-    """A store without a reserve."""
-    return SQLiteStore(folder / name, reserve_bytes=0)
+@dataclass(frozen=True)
+class Place:
+    """Where the runs are: files in a folder, or a database, and exported files beside."""
+
+    folder: Path
+    address: str
+
+    @property
+    def file(self) -> Path:
+        """The store's file, if it is one."""
+        return self.folder / "runs.db"
+
+    def store(self) -> Store:
+        """The store that is worked on; a file without a reserve."""
+        if self.address != FILE:
+            return PostgresStore(self.address)
+        return SQLiteStore(self.file, reserve_bytes=0)
+
+    def bundles(self) -> list[Bundle]:
+        """What was exported."""
+        return [unpacked(path.read_bytes()) for path in sorted(self.folder.glob("*.perdure"))]
 
 
-async def fill(folder: Path, ends: bool) -> None:
-    """The runs, driven as far as they go, and an exported file of each."""
-    store, agent = store_of(folder), desk()
+async def fill(place: Place, work: str) -> None:
+    """The runs, driven as far as they go, and an exported file of each; elsewhere if they are imported."""
+    ends, agent = work == "prune", desk()
+    elsewhere = SQLiteStore(place.folder / "other.db", reserve_bytes=0)
+    store = elsewhere if work == "import" else place.store()
     async with Runtime(store, [agent]) as runtime:
         for number in range(RUNS):
             name = f"r{number}"
             await runtime.run(agent, name, "end" if ends or number % 2 == 0 else "wait", check=False)
             if not ends and number % 2:
                 await runtime.signal(name, "other", "early", id="one")
-            (folder / f"{name}.perdure").write_bytes(packed(await bundled(store, name)))
+            (place.folder / f"{name}.perdure").write_bytes(packed(await bundled(store, name)))
     await store.close()
 
 
-async def _prune(folder: Path) -> None:
-    store = store_of(folder)
-    await store.open()
+async def _prune(store: Store, place: Place) -> None:
     await prune(store, (await planned(store, Rule())).rows, keep="audit")
-    await store.close()
 
 
-async def _compact(folder: Path) -> None:
-    store = store_of(folder)
-    await store.open()
-    for number in range(RUNS):
-        await compacted(store, f"r{number}")
-    await store.close()
+async def _compact(store: Store, place: Place) -> None:
+    for bundle in place.bundles():
+        await compacted(store, bundle.run_id)
 
 
-def _bundles(folder: Path) -> list[Bundle]:
-    return [unpacked(path.read_bytes()) for path in sorted(folder.glob("*.perdure"))]
-
-
-async def _import(folder: Path) -> None:
-    store = store_of(folder, "other.db")
-    await store.open()
-    for bundle in _bundles(folder):
+async def _import(store: Store, place: Place) -> None:
+    for bundle in place.bundles():
         await adopt(store, bundle)
-    await store.close()
 
 
-WORKS: dict[str, Callable[[Path], Awaitable[None]]] = {
+async def _fork(store: Store, place: Place) -> None:
+    async with Runtime(store, [desk()]) as runtime:
+        for bundle in place.bundles():
+            await runtime.fork(bundle.run_id, AT, Change(state={"n": 1}), id=f"{bundle.run_id}-f", by="ada")
+
+
+WORKS: dict[str, Callable[[Store, Place], Awaitable[None]]] = {
     "prune": _prune,
     "compact": _compact,
     "import": _import,
+    "fork": _fork,
 }
 
 
-async def judged(folder: Path, work: str) -> tuple[Counter[str], list[str]]:
+async def judged(place: Place, work: str) -> tuple[Counter[str], list[str]]:
     """How many runs are as before and how many as after, and what is wrong with any."""
-    name = "other.db" if work == "import" else "runs.db"
-    store, count, wrong = store_of(folder, name), Counter[str](), list[str]()
+    store, count, wrong = place.store(), Counter[str](), list[str]()
     await store.open()
-    for bundle in _bundles(folder):
-        how, what = await _judge(store, bundle.run_id, work, len(bundle.events), len(bundle.inbox))
+    judge = _judge_fork if work == "fork" else _judge
+    for bundle in place.bundles():
+        how, what = await judge(store, bundle, work)
         count[how] += 1
         wrong += [f"{bundle.run_id}, {how}: {one}" for one in what]
     await store.close()
-    return count, wrong + _orphans(folder / name)
+    return count, wrong + _orphans(place)
 
 
-async def _judge(store: Store, name: str, work: str, events: int, inbox: int) -> tuple[str, list[str]]:
+async def _judge_fork(store: Store, bundle: Bundle, _work: str) -> tuple[str, list[str]]:
+    """The origin is what it was; the fork is not there, or whole, with every large value of its own."""
+    again = await bundled(store, bundle.run_id)
+    wrong = [] if again.events == bundle.events else ["its origin was changed"]
+    try:
+        row = await store.row(f"{bundle.run_id}-f")
+    except NoSuchRun:
+        return "before", wrong
+    if not (found := await verify(store, row.run_id)).ok:
+        return "between", [*wrong, f"its fork is damaged: {found.what}"]
+    record = (await load(store, row.run_id)).record
+    if record.state != {"n": 1} or row.status != "ready" or row.seq != AT + 1:
+        wrong.append(f"its fork is {row.status} at {row.seq} with {record.state}")
+    return "after", wrong
+
+
+async def _judge(store: Store, bundle: Bundle, work: str) -> tuple[str, list[str]]:
+    name, events, inbox = bundle.run_id, len(bundle.events), len(bundle.inbox)
     wrong = []
     try:
         row = await store.row(name)
@@ -164,10 +207,18 @@ async def _judge(store: Store, name: str, work: str, events: int, inbox: int) ->
     return ("after" if row.floor else "before"), wrong
 
 
-def _orphans(path: Path) -> list[str]:
+def _orphans(place: Place) -> list[str]:
     """Rows of runs that are not there."""
-    connection = apsw.Connection(str(path))
     wrong = []
+    if place.address != FILE:
+        with psycopg.connect(place.address) as database:
+            for table in ("event", "snapshot", "blob"):
+                orphan = "run_id NOT IN (SELECT run_id FROM perdure_run)"
+                sql = f"SELECT count(*) FROM perdure_{table} WHERE {orphan}"
+                [count] = database.execute(sql.encode()).fetchone() or (0,)
+                wrong += [f"{count} orphans in {table}"] * bool(count)
+        return wrong
+    connection = apsw.Connection(str(place.file))
     for table, owner in (("event", "key >> 32"), ("snapshot", "key >> 32"), ("blob", "run_no")):
         sql = f"SELECT count(*) FROM perdure_{table} WHERE {owner} NOT IN (SELECT run_no FROM perdure_run)"
         if count := connection.execute(sql).get:
@@ -176,7 +227,7 @@ def _orphans(path: Path) -> list[str]:
     return wrong
 
 
-def live(folder: Path, work: str, kill: Kill | None, mutant: str) -> bool:
+def live(place: Place, work: str, kill: Kill | None, mutant: str) -> bool:
     """One life, forked; whether it was killed."""
     be_alone()
     if (pid := os.fork()) == 0:
@@ -186,7 +237,7 @@ def live(folder: Path, work: str, kill: Kill | None, mutant: str) -> bool:
             if mutant:
                 find(mutant)()
             set_hook(Hook(kill))
-            asyncio.run(_worked(folder, work))
+            asyncio.run(_worked(place, work))
             code = 0
         finally:
             os._exit(code)
@@ -194,39 +245,42 @@ def live(folder: Path, work: str, kill: Kill | None, mutant: str) -> bool:
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-async def _worked(folder: Path, work: str) -> None:
-    await WORKS[work](folder)
+async def _worked(place: Place, work: str) -> None:
+    store = place.store()
+    await store.open()
+    await WORKS[work](store, place)
+    await store.close()
 
 
-def main(folder: Path, work: str, mutant: str) -> int:
+def main(place: Place, work: str, mutant: str) -> int:
     """The whole trial: each boundary once more in each life, until a life ends by itself."""
-    asyncio.run(fill(folder, ends=work == "prune"))
-    if work == "import":
-        asyncio.run(_open(folder))
+    asyncio.run(fill(place, work))
+    asyncio.run(_open(place))
     killed, wrong, counts = Counter[str](), list[str](), list[Counter[str]]()
     for life in range(RUNS * 4):
         boundary = BOUNDARIES[work][life % len(BOUNDARIES[work])]
         # A run that is there already passes the boundaries of an import again; so others are come to.
         hit = life // len(BOUNDARIES[work]) % RUNS + 1 if work == "import" else 1
-        if live(folder, work, Kill(boundary, hit), mutant):
+        if live(place, work, Kill(boundary, hit), mutant):
             killed[boundary] += 1
-        count, found = asyncio.run(judged(folder, work))
+        count, found = asyncio.run(judged(place, work))
         counts.append(count)
         wrong += found
         if wrong:
             break
-    ended = not wrong and not live(folder, work, None, mutant)
-    count, found = asyncio.run(judged(folder, work))
+    ended = not wrong and not live(place, work, None, mutant)
+    count, found = asyncio.run(judged(place, work))
     told = {"killed": killed, "between": [dict(one) for one in counts], "last": count, "ended": ended}
     sys.stdout.write(json.dumps({**told, "wrong": wrong + found}) + "\n")
     return 0
 
 
-async def _open(folder: Path) -> None:
-    store = store_of(folder, "other.db")
+async def _open(place: Place) -> None:
+    store = place.store()
     await store.open()
     await store.close()
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else ""))
+    where = Place(Path(sys.argv[1]), sys.argv[3])
+    sys.exit(main(where, sys.argv[2], sys.argv[4] if len(sys.argv) > 4 else ""))

@@ -211,7 +211,7 @@ class Approval(Struct, frozen=True):
 class Hybrid(Struct, frozen=True):
     """Snapshots between events: after `every` steps, or so that a resume reads within `resume_within`.
 
-    Exactly one of the two is given.
+    Exactly one of the two is given. What the promise covers: docs/past.md.
     """
 
     every: int | None = None

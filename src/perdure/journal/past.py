@@ -105,7 +105,8 @@ async def restore(store: Store, loaded: Loaded) -> Past:
         )
     if (what := misfit(loaded.row, record)) is not None:
         raise Damaged(f"run {run_id}: {what}", run_id=run_id)
-    LOAD_COSTS.learn_events(len(stored), SYSTEM.monotonic() - began)
+    tail_bytes = sum(len(item.data) for item in stored)
+    LOAD_COSTS.learn_events(len(stored), tail_bytes, SYSTEM.monotonic() - began)
     return Past(
         loaded.row,
         record,
@@ -114,7 +115,7 @@ async def restore(store: Store, loaded: Loaded) -> Past:
         snapshot_seq=base.seq,
         snapshot_step=base.step,
         snapshot_bytes=snapshot_bytes,
-        tail_bytes=sum(len(item.data) for item in stored),
+        tail_bytes=tail_bytes,
         older_seq=loaded.older,
     )
 

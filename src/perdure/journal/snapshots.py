@@ -41,8 +41,11 @@ class SnapshotPolicy:
         )
 
 
-READ_SECONDS_PER_BYTE = 5e-9
-"""What fetching a byte of events costs: measured by `python -m bench loading`."""
+READ_SECONDS = 4e-4
+"""What any load costs, however short the run; like what follows, measured by `python -m bench resuming`."""
+
+READ_SECONDS_PER_BYTE = 1.2e-8
+"""What a byte of events costs to fetch, verify and decode."""
 
 
 class LoadCosts:
@@ -52,18 +55,19 @@ class LoadCosts:
     """
 
     def __init__(self) -> None:
-        self.seconds_per_event = 8e-6
+        self.seconds_per_event = 9e-6
         self.seconds_per_snapshot_byte = 1e-8
 
     def of(self, events: int, size: int, snapshot_bytes: int) -> float:
         """Seconds to load a snapshot and so many events after it, of `size` bytes."""
-        tail = events * self.seconds_per_event + size * READ_SECONDS_PER_BYTE
+        tail = READ_SECONDS + events * self.seconds_per_event + size * READ_SECONDS_PER_BYTE
         return snapshot_bytes * self.seconds_per_snapshot_byte + tail
 
-    def learn_events(self, events: int, seconds: float) -> None:
-        """So many events were verified and folded in so many seconds."""
+    def learn_events(self, events: int, size: int, seconds: float) -> None:
+        """So many events of so many bytes in all were verified and folded in so many seconds."""
         if events >= 500:
-            self.seconds_per_event += 0.25 * (seconds / events - self.seconds_per_event)
+            each = max(seconds - size * READ_SECONDS_PER_BYTE, 0.0) / events
+            self.seconds_per_event += 0.25 * (each - self.seconds_per_event)
 
     def learn_snapshot(self, size: int, seconds: float) -> None:
         """A snapshot of so many bytes was unpacked in so many seconds."""

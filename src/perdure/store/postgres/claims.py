@@ -29,12 +29,13 @@ from perdure.store.postgres.connection import (
     in_doubt,
     is_lost,
     is_text,
+    limits,
     one,
     translate,
 )
 from perdure.store.postgres.doubt import took_place
 from perdure.store.postgres.proof import Proof, new_key
-from perdure.store.postgres.transaction import COLUMNS, absent, limits, set_runs
+from perdure.store.postgres.transaction import COLUMNS, absent, set_runs
 from perdure.store.protocol import NEVER, RESTORER, Claim, Claimed
 from perdure.store.standing import SEIZED_SECONDS, Standing, served
 from perdure.store.turns import Candidate, Lane, Turns, wants

@@ -58,6 +58,12 @@ NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 """Begins a transaction that writes: what is the default of this database or user may be another level."""
 
+HELD_UP_SECONDS = 5.0
+"""A process that stops inside a transaction is cut off by the server after so long, and frees its rows."""
+
+LOCK_SECONDS = 10.0
+"""How long a transaction waits for rows that another one has locked."""
+
 LIMITED = """
     set_config('idle_in_transaction_session_timeout', %s, true), set_config('lock_timeout', %s, true),
     set_config('statement_timeout', '0', true)
@@ -138,6 +144,11 @@ class Link:
                 level = logging.DEBUG  # once is enough to know
             self.closing.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def limits(held_up_seconds: float = HELD_UP_SECONDS) -> tuple[str, str]:
+    """What `LIMITED` is told: how long a transaction may stand still, and wait for a row."""
+    return str(round(held_up_seconds * 1000)), str(round(LOCK_SECONDS * 1000))
 
 
 def _is_pooled(connection: Connection) -> bool:

@@ -28,11 +28,13 @@ from perdure.store.postgres import keyed
 from perdure.store.postgres.connection import (
     BEGIN,
     BY_INDEX,
+    HELD_UP_SECONDS,
     LIMITED,
     NOW,
     PLANNED_ONCE,
     Connection,
     Row,
+    limits,
     one,
 )
 from perdure.store.postgres.proof import Proof
@@ -50,12 +52,6 @@ from perdure.store.protocol import (
     Stored,
 )
 from perdure.store.standing import Standing, ended, follows, gone, refuses, still_open
-
-HELD_UP_SECONDS = 5.0
-"""A process that stops inside a transaction is cut off by the server after so long, and frees its rows."""
-
-LOCK_SECONDS = 10.0
-"""How long a transaction waits for rows that another one has locked."""
 
 COLUMNS = ", ".join(f"r.{name}" for name in Standing.__struct_fields__)
 """What is read of a run: the fields of `Standing`, in their order."""
@@ -205,11 +201,6 @@ def run_ids(work: Work) -> Iterable[str]:
     if isinstance(work, Batch):
         return chain((work.run_id,), (message.run_id for message in work.outbox))
     return (work.run_id,)
-
-
-def limits(held_up_seconds: float = HELD_UP_SECONDS) -> tuple[str, str]:
-    """What `LIMITED` is told: how long a transaction may stand still, and wait for a row."""
-    return str(round(held_up_seconds * 1000)), str(round(LOCK_SECONDS * 1000))
 
 
 class Transaction:

@@ -22,12 +22,18 @@ from msgspec.structs import replace
 from psycopg.errors import Diagnostic
 
 from perdure.errors import ConnectionLost, StoreClosed, StoreError, StoreUnavailable
-from perdure.store.postgres.connection import Connection, Link, in_doubt, is_lost, translate
+from perdure.store.postgres.connection import (
+    HELD_UP_SECONDS,
+    Connection,
+    Link,
+    in_doubt,
+    is_lost,
+    translate,
+)
 from perdure.store.postgres.doubt import took_place
 from perdure.store.postgres.proof import new_key
 from perdure.store.postgres.threads import Threads
 from perdure.store.postgres.transaction import (
-    HELD_UP_SECONDS,
     Release,
     Removal,
     Transaction,

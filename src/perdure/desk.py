@@ -16,6 +16,7 @@ from perdure.agent import Agent, Principal, Tool
 from perdure.clock import Clock
 from perdure.codec.redaction import refuse_leak
 from perdure.codec.sealed import Seen, Vault
+from perdure.codec.sealing import any_sealed, wrapped
 from perdure.errors import (
     ApprovalError,
     ApprovalVoided,
@@ -42,7 +43,7 @@ from perdure.runtime.retiring import retire
 from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
 from perdure.state.fold import fold
-from perdure.state.record import ApprovalRecord, AskedEffect, CallRecord, RunRecord
+from perdure.state.record import ApprovalRecord, AskedEffect, RunRecord
 from perdure.store.protocol import Inbound, Message, Store
 
 
@@ -114,19 +115,28 @@ class Desk:
         if failed is not None:
             verdict, value = "failed", codec.encode(codec.encode_error(RuntimeError(failed)))
         elif done is not ...:
-            with entered(await self._vault(run_id)):
-                verdict, value = "done", self._result(record, call, done)
+            agent = self.agents.get(record.agent)
+            tool = None if agent is None else tool_of(agent, record, call)
+            verdict, value = "done", await self._given(run_id, tool, done)
         said = {"path": path, "attempt": call.attempt, "verdict": verdict, "value": value}
         data = {"by": by, "note": note, **said}
         await self._send(run_id, "resolve", data)
 
-    def _result(self, record: RunRecord, call: CallRecord, done: object) -> bytes:
-        """A person's result must fit the tool's declared type where the agent is known here."""
-        agent = self.agents.get(record.agent)
-        tool = None if agent is None else tool_of(agent, record, call)
-        if tool is not None:
-            fit(tool, codec.plain(done, where="$.result"))
-        return codec.encode(done, where="$.result")
+    async def _given(self, run_id: str, tool: Tool[..., Any] | None, result: object) -> bytes:
+        """A person's result as value bytes: by the types of its tool, where that is known here.
+
+        Where it is not, nobody knows what of it is personal: in a run that has personal data it goes sealed
+        as a whole, and whoever drives the run opens it.
+        """
+        private = bool(await self.store.key(run_id))
+        Seen.personal = Seen.personal or private
+        with entered(await self._vault(run_id)):
+            plain = codec.plain(result, where="$.result")
+            if tool is not None:
+                plain = fit(tool, plain)
+            elif private and not any_sealed(plain):
+                plain = wrapped(plain)
+            return codec.encode(plain, where="$.result")
 
     async def decide_effect(
         self,
@@ -166,10 +176,7 @@ class Desk:
             )
         data: dict[str, Any] = {"path": one.path, "digest": one.digest, "how": how}
         if how == "simulate":
-            tool = self._tool(record, one)
-            if tool is not None:
-                fit(tool, codec.plain(result, where="$.result"))
-            data["value"] = codec.encode(result, where="$.result")
+            data["value"] = await self._given(run_id, self._tool(record, one), result)
         await self._send(run_id, "effect", {"by": by, "note": note, **data})
         return one.path
 

@@ -476,8 +476,7 @@ class Runtime(Desk):
         wanted = change or Change()
         order = ForkOrder(run_id, at, wanted, new_id, effects, senders.name_of(by), dry_run)
         agent = self.agents.get((await self.store.row(run_id)).agent)
-        with entered(await vault_of(self.store, run_id)):
-            return await fork(self.store, self.clock, order, agent)
+        return await fork(self.store, self.clock, order, agent)
 
     async def outcome(self, run_id: str) -> Outcome[Any]:
         """What has become of a run, without driving it. Raises NoSuchRun."""

@@ -7,11 +7,13 @@ because its budget was used up goes on with it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from perdure import journal
+from perdure.agent import Budget
 from perdure.cli import exits
 from perdure.cli.act import user
 from perdure.cli.options import Options, stored
@@ -50,6 +52,16 @@ def amount(text: str, option: str) -> tuple[str, float]:
         return name.strip(), int(number) if number.strip().lstrip("+-").isdigit() else float(number)
     except ValueError:
         raise click.UsageError(f"{option} takes KIND=AMOUNT, such as usd=1, not {text!r}") from None
+
+
+def limits(texts: Sequence[str]) -> Budget:
+    """Limits as typed: `usd=1`, `steps=20`. Raises UsageError, BadSetting."""
+    given: dict[str, Any] = dict(amount(text, "--budget") for text in texts)
+    unknown = [kind for kind in given if kind not in Budget.__struct_fields__]
+    if unknown:
+        kinds = ", ".join(Budget.__struct_fields__)
+        raise click.UsageError(f"--budget knows no {unknown[0]!r}; its kinds: {kinds}")
+    return Budget(**given)
 
 
 async def _add(options: Options, text: str, more: dict[str, float], by: str, why: str) -> int:

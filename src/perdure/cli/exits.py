@@ -62,6 +62,7 @@ _CODES: tuple[tuple[int, tuple[type[errors.PerdureError], ...]], ...] = (
             errors.StoreReadOnly,
             errors.ImportConflict,
             errors.PruneRefused,
+            errors.EraseRefused,
             errors.BadChange,
             errors.RestoreRefused,
             errors.NotDurable,

@@ -11,11 +11,10 @@ from typing import Any
 
 import click
 
-from perdure.agent import Budget
 from perdure.cli import exits
 from perdure.cli.act import answering, send, user, value_of
 from perdure.cli.app import load
-from perdure.cli.budget import amount
+from perdure.cli.budget import limits
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, point, there
 from perdure.errors import BadPoint
@@ -102,14 +101,12 @@ def _change(given: dict[str, Any]) -> Change:
     model: Any = None
     if models:
         model = models[ALL_MODELS] if set(models) == {ALL_MODELS} else models
-    budgets = dict(amount(text, "--budget") for text in given["budgets"])
-    limits: Any = budgets
     return Change(
         goal=SAME if given["goal"] is None else value_of(given["goal"]),
         state={place: value_of(text) for place, text in (_pair(one, "--set") for one in given["sets"])},
         result={path: value_of(text) for path, text in (_pair(one, "--result") for one in given["results"])},
         model=model,
-        budget=Budget(**limits) if budgets else None,
+        budget=limits(given["budgets"]) if given["budgets"] else None,
     )
 
 

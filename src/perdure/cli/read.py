@@ -294,12 +294,12 @@ async def _stats(options: Options, *, deep: bool) -> int:
     beside = f"messages {size(numbers.inbox_bytes)}, left by removed runs {size(numbers.left_bytes)}"
     pairs = []
     if stock is not None:
-        kinds_ = "\n".join(
-            f"{kind:<20} {one.count:>9,}  {size(one.size)}" for kind, one in list(stock.kinds.items())[:12]
-        )
+        shares = list(stock.kinds.items())[:12]
+        table = [f"{kind:<20} {one.count:>9,}  {size(one.size)}" for kind, one in shares]
         far = f"every {stock.interval:.0f} events" if stock.interval else "none"
         worst = f"{counted(stock.tail, 'event')}, {clean(stock.worst)}; the longest resume took"
-        pairs = [("kinds", kinds_), ("snapshots", far), ("replay", f"{worst} {stock.seconds * 1000:.0f} ms")]
+        pairs = [("" if at else "kinds", line) for at, line in enumerate(table)]
+        pairs += [("snapshots", far), ("replay", f"{worst} {stock.seconds * 1000:.0f} ms")]
     screen.draw_pairs(
         [
             ("store", clean(url)),

@@ -23,6 +23,7 @@ from perdure.clock import SECOND, SYSTEM
 from perdure.codec import plain
 from perdure.errors import AmbiguousRun, BadGoal, NoSuchRun, NotServed, PerdureError, at_store
 from perdure.host import PATIENCE, Runtime, check_id
+from perdure.runtime.vaults import apart
 from perdure.store.protocol import Query, RunRow
 from perdure.timeline.plain import brief, clean, jsonable
 
@@ -74,7 +75,8 @@ def run(options: Options, /, app: str, goal: str | None, run_id: str | None, **h
         return _left(options, order)
     if outcome is None:
         return _detached(options, order)
-    return _told(options, order, outcome, time.monotonic() - began)
+    with apart():  # the outcome is opened
+        return _told(options, order, outcome, time.monotonic() - began)
 
 
 def _placing(how: dict[str, Any]) -> Placing:
@@ -89,14 +91,9 @@ def _budget(text: str | None) -> Budget | None:
     """The limits as typed. Raises UsageError, BadSetting."""
     if text is None:
         return None
-    from perdure.cli.budget import amount
+    from perdure.cli.budget import limits
 
-    given = dict(amount(part, "--budget") for part in text.split(","))
-    unknown = [kind for kind in given if kind not in Budget.__struct_fields__]
-    if unknown:
-        kinds = ", ".join(Budget.__struct_fields__)
-        raise click.UsageError(f"--budget knows no {unknown[0]!r}; its kinds: {kinds}")
-    return Budget(**given)  # type: ignore[arg-type]
+    return limits(text.split(","))
 
 
 def own_output(options: Options) -> contextlib.AbstractContextManager[object]:

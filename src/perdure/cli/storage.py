@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -79,7 +80,7 @@ async def _exported(path: Path, *, look: bool) -> Store:
     if not look:
         raise StoreReadOnly(
             f"{path} is an exported run, which is only looked at",
-            remedy=f"perdure import {path} carries it into a store",
+            remedy=f"perdure import --store STORE {shlex.quote(str(path))} carries it into a store",
             path=str(path),
         )
     return await shelf(unpacked(await asyncio.to_thread(path.read_bytes)), str(path))
@@ -101,18 +102,18 @@ async def _found(store: Store, text: str, *, whole: bool) -> RunRow:
         raise NoSuchRun("no run's id is empty", run_id=text)
     if whole:
         return await _of_this_id(store, text)
+    with suppress(NoSuchRun):
+        return await store.row(text)  # a run that was pruned is told of, and none whose id is longer meant
     rows = await store.list(Query(prefix=text, limit=MATCHES_SHOWN + 1))
-    exact = [row for row in rows if row.run_id == text]
-    if exact or len(rows) == 1:
-        return (exact or list(rows))[0]
+    if len(rows) == 1:
+        return rows[0]
     if not rows:
-        with suppress(NoSuchRun):
-            return await store.row(text)  # which tells of a run that was pruned
         raise NoSuchRun(f"no run's id begins with {clean(text)} in {store.url}", run_id=text)
-    if len(rows) > MATCHES_SHOWN:
-        return await _one_of_many(store, text, rows)
-    names = ", ".join(clean(row.run_id) for row in rows)
-    raise AmbiguousRun(f"{clean(text)} fits {len(rows)} runs: {names}", matches=[row.run_id for row in rows])
+    matches = [row.run_id for row in rows[:MATCHES_SHOWN]]
+    names = ", ".join(map(clean, matches))
+    many = len(rows) > MATCHES_SHOWN
+    fits = f"many runs: {names}, …" if many else f"{len(rows)} runs: {names}"
+    raise AmbiguousRun(f"{clean(text)} fits {fits}", matches=matches)
 
 
 async def _of_this_id(store: Store, text: str) -> RunRow:
@@ -125,19 +126,6 @@ async def _of_this_id(store: Store, text: str) -> RunRow:
             run_id=text,
             remedy="give the whole id of a run that is to end",
         ) from None
-
-
-async def _one_of_many(store: Store, text: str, rows: tuple[RunRow, ...]) -> RunRow:
-    """The run of exactly this id, which a long list of longer ids may have pushed out;
-
-    Raises AmbiguousRun.
-    """
-    try:
-        return await store.row(text)
-    except NoSuchRun:
-        matches = [row.run_id for row in rows[:MATCHES_SHOWN]]
-        names = ", ".join(map(clean, matches))
-        raise AmbiguousRun(f"{clean(text)} fits many runs: {names}, …", matches=matches) from None
 
 
 def point(text: str) -> tuple[str, int | None]:

@@ -91,6 +91,11 @@ def _sealed(value: Personal[Any], walk: Walk, depth: int) -> Sealed:
 register(Personal, _sealed)
 
 
+def sealed(plain: Any) -> Sealed:
+    """Plain data, sealed. Raises KeyMissing, PersonalErased."""
+    return _sealed(Personal(plain), Walk(), 0)
+
+
 def opened(sealed: Sealed) -> Personal[Any]:
     """What was sealed, as plain data. Raises KeyMissing, PersonalErased, Damaged."""
     return Personal(_within(decode(vault_here().unseal(sealed))))

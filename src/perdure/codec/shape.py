@@ -6,11 +6,13 @@ It never judges data that no type was declared for.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from perdure.codec.compiler import Compiler
 from perdure.codec.form import Book, Form, Mismatch, Mode
+from perdure.codec.plain import plain
 from perdure.errors import ShapeMismatch
 
 T = TypeVar("T")
@@ -38,13 +40,13 @@ class Shape(Generic[T]):
     def __repr__(self) -> str:
         return f"Shape({self._form.name})"
 
-    def restore(self, plain: object, *, where: str = "$") -> T:
+    def restore(self, data: object, *, where: str = "$") -> T:
         """Plain data -> an instance of the type, sharing no container with the data.
 
         Lowering the instance gives the same plain data again, plus defaults of missing fields. `where` is
         the path that messages start with. Raises ShapeMismatch (M301) with `path`, `expected` and `found`.
         """
-        return self._run(self._form, plain, where)
+        return self._run(self._form, data, where)
 
     def parse(self, data: object, *, where: str = "$") -> T:
         """JSON data as a model or an HTTP caller writes it -> an instance of the type.
@@ -56,6 +58,20 @@ class Shape(Generic[T]):
             self._json = Compiler().form(self.type, _JSON)
         return self._run(self._json, data, where)
 
+    def taken(self, given: object, *, where: str = "$") -> Any:
+        """What a person gives for a value of the type, as plain data.
+
+        Stored data stays as it is; else it is read as JSON, so that what the type declares as personal is
+        sealed. Raises ShapeMismatch (M301).
+        """
+        try:
+            self.restore(given, where=where)
+        except ShapeMismatch:
+            with suppress(ShapeMismatch):
+                return plain(self.parse(given, where=where))
+            raise
+        return given
+
     def schema(self) -> dict[str, Any]:
         """The JSON schema (2020-12) of the JSON form that `parse` reads."""
         book = Book()
@@ -65,9 +81,9 @@ class Shape(Generic[T]):
             schema = book.entries.pop(name)
         return {**schema, "$defs": book.entries} if book.entries else schema
 
-    def _run(self, form: Form, plain: object, where: str) -> T:
+    def _run(self, form: Form, data: object, where: str) -> T:
         try:
-            made: T = form.restore(plain)
+            made: T = form.restore(data)
         except Mismatch as mismatch:
             path = where + "".join(reversed(mismatch.trail))
             raise ShapeMismatch(

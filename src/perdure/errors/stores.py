@@ -122,7 +122,7 @@ class RunGone(StoreError):
 
     code = "S113"
     default_safe = "Nothing was changed."
-    default_remedy = "choose a new run id"
+    default_remedy = "perdure audit RUN tells what stayed of it; a new run takes another id"
 
 
 class StoreIO(StoreError):

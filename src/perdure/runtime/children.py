@@ -75,7 +75,7 @@ async def spawn(execution: Execution, spawning: Spawning) -> Any:
         return Begun(started(agent, spawning.goal, begun), spawning.on_cancel).detail
 
     async def begins(wait: WaitRecord) -> None:
-        if (ended := standins.child_ended(execution.record, wait)) is not None:
+        if (ended := standins.child_ended(execution.record, wait, agent.result_shape)) is not None:
             await drive.journal.append(ended)
             return
         if not permitted and drive.agent.authorize_fn is not None:  # its wait was opened before a pause

@@ -27,7 +27,7 @@ from perdure.runtime.limits import Limits
 from perdure.runtime.listening import Ears
 from perdure.runtime.messages import conflict, late_of, made_again, message_events
 from perdure.runtime.purse import Purse
-from perdure.runtime.resolved import misfit
+from perdure.runtime.resolved import by_types, misfit
 from perdure.runtime.tree import LiveState
 from perdure.runtime.vaults import from_child
 from perdure.state import events as e
@@ -130,7 +130,7 @@ class Drive(Struct, eq=False):
 
     async def _apply(self, message: Inbound) -> None:
         more: tuple[e.AnyBody, ...] = ()
-        message = await from_child(self.host.store, message)
+        message = by_types(self.agent, self.record, await from_child(self.host.store, message))
         if message.kind == "late" and (held := await self._conflict(late_of(message.data).receipt)):
             more = (held,)
 

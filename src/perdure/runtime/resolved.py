@@ -5,10 +5,14 @@ Such a result is not taken: the call stays unknown and the run held, so that it 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
+
+from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Agent, Tool
+from perdure.codec.sealing import unwrapped
 from perdure.errors import ShapeMismatch
 from perdure.state import events as e
 from perdure.state.record import CallRecord, RunRecord
@@ -47,6 +51,23 @@ def misfit(agent: Agent[Any, Any, Any], record: RunRecord, message: Inbound, run
     return None
 
 
+def by_types(agent: Agent[Any, Any, Any], record: RunRecord, message: Inbound) -> Inbound:
+    """A person's result as its tool would have given it, now that its types are at hand; what fits none of
+    them, and every other message, as it is.
+    """
+    if message.kind != "resolve":
+        return message
+    data: dict[str, Any] = codec.decode(message.data)
+    call = record.calls.get(str(data["path"]))
+    tool = None if call is None else tool_of(agent, record, call)
+    if tool is None or data["verdict"] != "done":
+        return message
+    with suppress(ShapeMismatch):
+        value = codec.encode(fit(tool, codec.decode(data["value"])))
+        return replace(message, data=codec.encode(data | {"value": value}))
+    return message
+
+
 def resolvable(call: CallRecord) -> bool:
     """Whether a person may say what became of it: nobody knows, or it is an undo that did not work."""
     if call.standing in ("open", "unknown"):
@@ -67,10 +88,13 @@ def undo_of(agent: Agent[Any, Any, Any], name: str) -> Tool[..., Any] | None:
     return None if tool is None else tool.undo_hook
 
 
-def fit(tool: Tool[..., Any], plain: object) -> None:
-    """Raises ShapeMismatch (M301) unless this plain value is one that the tool could have returned."""
+def fit(tool: Tool[..., Any], given: Any) -> Any:
+    """What a person gives for the tool's result, as plain data that the tool could have returned.
+
+    Raises ShapeMismatch (M301) where it is none.
+    """
     try:
-        tool.result_shape.restore(plain, where="$.result")
+        return tool.result_shape.taken(unwrapped(given), where="$.result")
     except ShapeMismatch as error:
         raise ShapeMismatch(
             f"this result is none that {tool.name} returns: {error.what}",

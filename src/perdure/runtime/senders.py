@@ -14,9 +14,9 @@ from msgspec import Struct
 from perdure import codec
 from perdure.agent import Principal
 from perdure.clock import Clock
-from perdure.codec.personal import Personal
 from perdure.codec.redaction import refuse_leak
-from perdure.codec.sealed import Sealed, Seen
+from perdure.codec.sealed import Seen
+from perdure.codec.sealing import by_schema
 from perdure.errors import (
     AlreadyAnswered,
     AnswerLate,
@@ -78,15 +78,13 @@ async def signal(
 
 
 async def _private(store: Store, run_id: str, value: bytes, waits: list[WaitRecord]) -> bytes:
-    """The value as personal data, where that is waited for and it came as it is: from a command line."""
-    if not any((terms_of(wait).schema or {}).get("x-personal") for wait in waits):
-        return value
-    plain = codec.decode(value)
-    if type(plain) is Sealed:
+    """The value with what is waited for as personal data sealed: from a command line it comes as it is."""
+    schema = next((terms_of(wait).schema for wait in waits), None)
+    if "x-personal" not in repr(schema):
         return value
     Seen.personal = True
     with entered(await vault_of(store, run_id, make=True)):
-        return codec.encode(Personal(plain))
+        return codec.encode(by_schema(schema, codec.decode(value)))
 
 
 def _unfit(past: Past, name: str, value: bytes) -> WaitError | None:

@@ -8,9 +8,14 @@ a permission, and no budget is used. Reads are none of this.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 from msgspec import Struct
 
 from perdure import codec
+from perdure.codec import Shape
+from perdure.codec.sealing import unwrapped
 from perdure.errors import ShapeMismatch
 from perdure.runtime.boundary import reached
 from perdure.runtime.execution import Branch, Execution
@@ -50,21 +55,15 @@ async def stand_in(wanted: Wanted) -> bool:
     if one is None or one.how == "act":
         return False
     outcome, value = _result(fork, one)
-    if outcome == "done" and (why := _misfit(wanted, value)):
-        await _ask(wanted.execution, wanted.branch, fork, call, one.act, why)
+    if outcome == "done":
+        try:
+            value = codec.encode(fit(wanted.tool, codec.decode(value)))
+        except ShapeMismatch as error:
+            await _ask(wanted.execution, wanted.branch, fork, call, one.act, error.what)
     receipt = e.CallSettled(wanted.path, outcome, value, wanted.head)
     await wanted.drive.journal.append(receipt)
     reached("effect.settled")
     return True
-
-
-def _misfit(wanted: Wanted, value: bytes) -> str:
-    """Why a result is none that the tool could have given; empty if it is."""
-    try:
-        fit(wanted.tool, codec.decode(value))
-    except ShapeMismatch as error:
-        return error.what
-    return ""
 
 
 async def _decided(execution: Execution, branch: Branch, fork: ForkRecord, call: _Call) -> AskedEffect | None:
@@ -174,8 +173,11 @@ async def consult_child(
     return one is not None and one.how != "act"
 
 
-def child_ended(record: RunRecord, wait: WaitRecord) -> e.WaitClosed | None:
-    """The end of a wait for a child that was decided not to be spawned; None if it is to be."""
+def child_ended(record: RunRecord, wait: WaitRecord, shape: Shape[Any]) -> e.WaitClosed | None:
+    """The end of a wait for a child that was decided not to be spawned; None if it is to be.
+
+    `shape`: the type of the child's result.
+    """
     fork = record.fork
     one = None if fork is None else fork.asked.get(wait.path)
     if fork is None or one is None or one.how not in ("reuse", "simulate"):
@@ -184,6 +186,8 @@ def child_ended(record: RunRecord, wait: WaitRecord) -> e.WaitClosed | None:
     if one.how == "reuse":
         value, by = fork.acts[one.act].value, fork.acts[one.act].child
     else:
+        with suppress(ShapeMismatch):
+            value = codec.encode(shape.taken(unwrapped(codec.decode(value))))
         end = Told("succeeded", value)
         value = codec.encode({"status": end.status, "value": end.value, "used": [0] * len(KINDS)})
     return e.WaitClosed(wait.path, "child", value, by=by, used=None if record.ledger is None else Amount())

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.codec.sealed import KEY_BYTES, Sealed, Seen, Vault, vault_scope
+from perdure.codec.sealing import any_sealed
 from perdure.errors import ExtraMissing, KeyMissing
 from perdure.state import events as e
 from perdure.store.master import unwrapped, wrapped
@@ -45,6 +46,11 @@ async def vault_for_look(store: Store, run_id: str) -> Vault:
 def entered(vault: Vault | None) -> AbstractContextManager[None]:
     """Within the block values are sealed and opened with this vault, if there is one."""
     return nullcontext() if vault is None else vault.entered()
+
+
+def apart() -> AbstractContextManager[None]:
+    """Within the block values that are only to be shown are sealed, with a key that nobody keeps."""
+    return Vault("", secrets.token_bytes(KEY_BYTES)).entered()
 
 
 def enter(vault: Vault | None) -> None:
@@ -90,13 +96,4 @@ def _moved(data: bytes, source: Vault, target: Vault) -> bytes:
         return kind([over(item) for item in node]) if kind in (list, tuple, set, frozenset) else node
 
     plain = codec.decode(data)
-    return codec.encode(over(plain)) if _any_sealed(plain) else data
-
-
-def _any_sealed(node: Any) -> bool:
-    kind = type(node)
-    if kind is dict:
-        return any(_any_sealed(key) or _any_sealed(item) for key, item in node.items())
-    if kind in (list, tuple, set, frozenset):
-        return any(map(_any_sealed, node))
-    return kind is Sealed
+    return codec.encode(over(plain)) if any_sealed(plain) else data

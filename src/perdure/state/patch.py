@@ -132,7 +132,7 @@ def exact(value: Any) -> Any:
         return (kind, tuple(map(exact, value)))
     if kind is set or kind is frozenset:
         return (kind, frozenset(map(exact, value)))
-    return (kind, repr(value))
+    return (kind, getattr(value, "exactly", None) or repr(value))
 
 
 # ------------------------------------------------------------------------------------------------ diff

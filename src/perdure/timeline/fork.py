@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from typing import Any
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ from msgspec.structs import replace
 from perdure import codec
 from perdure.agent import Agent
 from perdure.clock import Clock
+from perdure.codec import Shape
+from perdure.codec.sealing import beside, by_schema, unclear
 from perdure.errors import BadChange, BadPoint, BudgetBelowSpent, ForkRefused, OtherFork, ShapeMismatch
 from perdure.journal import Retold, gathered, history, outline, pruned, retold
 from perdure.journal.wall import behind_wall
@@ -31,7 +34,7 @@ from perdure.runtime.questions import terms_of, words
 from perdure.runtime.resolved import fit
 from perdure.runtime.rowinfo import row_info
 from perdure.runtime.scribe import Scribe
-from perdure.runtime.vaults import entered, vault_of
+from perdure.runtime.vaults import entered, vault_for_look
 from perdure.state import events as e
 from perdure.state.amount import KINDS, Limits
 from perdure.state.fold import fold, fold_all
@@ -43,7 +46,7 @@ from perdure.state.wording import told
 from perdure.store.protocol import GENESIS, NewRun, RunRow, Store, Stored
 from perdure.timeline.aftermath import aftermath, in_order
 from perdure.timeline.change import SAME, Change, Changed, changed_state
-from perdure.timeline.place import MISSING
+from perdure.timeline.place import MISSING, parsed, value_at
 from perdure.timeline.plain import clean
 
 
@@ -127,11 +130,14 @@ async def fork(store: Store, clock: Clock, order: ForkOrder, agent: Agent[Any, A
     Raises ForkRefused, OtherFork, BadChange, BadPlace, BadPoint, BudgetBelowSpent, ShapeMismatch,
     NotStorable, Damaged, NewerFormat, NoSuchRun, RunGone.
     """
-    with entered(await vault_of(store, order.run_id)):
-        return await _forked(store, clock, order, agent)
+    vault = await vault_for_look(store, order.run_id)
+    with entered(vault):
+        return await _forked(store, clock, order, agent, private=vault.made)
 
 
-async def _forked(store: Store, clock: Clock, order: ForkOrder, agent: Agent[Any, Any, Any] | None) -> Fork:
+async def _forked(
+    store: Store, clock: Clock, order: ForkOrder, agent: Agent[Any, Any, Any] | None, *, private: bool
+) -> Fork:
     row = await store.row(order.run_id)
     past = await retold(store, order.run_id)
     at = point_of(row, past, order.at)
@@ -139,7 +145,7 @@ async def _forked(store: Store, clock: Clock, order: ForkOrder, agent: Agent[Any
     _check_point(order.run_id, record)
     after = await aftermath(store, order.run_id, record, [one for one in past.later if one.seq > at])
     acts = in_order((*unmatched(record), *after.acts))
-    draft = _Draft(order, record, past.events, agent)
+    draft = _Draft(order, record, past.events, agent, private=private)
     draft.settle(after.receipts)
     body = replace(draft.forked(acts, row.seq), origin_trace=_trace(past))
     made = Fork(
@@ -204,9 +210,16 @@ class _Draft:
     """`run.forked` in the making: what is changed, checked against the point; `told` has it in words."""
 
     def __init__(
-        self, order: ForkOrder, record: RunRecord, past: Sequence[e.Event], agent: Agent[Any, Any, Any] | None
+        self,
+        order: ForkOrder,
+        record: RunRecord,
+        past: Sequence[e.Event],
+        agent: Agent[Any, Any, Any] | None,
+        *,
+        private: bool,
     ) -> None:
         self.order = order
+        self.private = private
         self.record = record
         self.past = past
         same = agent is not None and agent.state_version == record.state_version
@@ -235,8 +248,9 @@ class _Draft:
         return ForkRefused(
             f"call {call.path} ({clean(call.name)}, {call.effect}) was under way at event {self.record.seq}"
             f" of run {run}, and nothing is known of what became of it",
-            remedy=f"settle it first: perdure resolve {run} {call.path}; or fork before it: perdure fork"
-            f" {run}@{before}; or say what it came to: --result {call.path}=JSON",
+            remedy=f"let the run find out first: perdure why {run} says how; or fork before it: perdure fork"
+            f" {run}@{before}; or say what it came to: perdure fork {run}@{self.record.seq} --result"
+            f" {call.path}=JSON",
             path=call.path,
         )
 
@@ -247,12 +261,14 @@ class _Draft:
         goal, state = self._goal(), self.record.state
         if goal and not self.record.step:
             state = self._first_state(change.goal)
+        was = state
         state, places = changed_state(state, change.state)
         if change.state or goal:
             self._nothing_recorded("the state" if change.state else "the goal")
-        self.told += places
-        if self.agent is not None and change.state:
-            self.agent.state_shape.restore(state, where="$.state")
+        if change.state:
+            shape = None if self.agent is None else self.agent.state_shape
+            state = self._kept(shape, state, was, "$.state")
+        self.told += [replaced(one, now=value_at(state, parsed(one.place))) for one in places]
         return e.RunForked(
             order.run_id,
             trace_of(order.new_id),
@@ -283,11 +299,36 @@ class _Draft:
         goal = self.order.change.goal
         if goal is SAME:
             return b""
-        plain = codec.plain(goal, where="$.goal")
-        if self.agent is not None:
-            plain = codec.plain(self.agent.goal_shape.restore(plain, where="$.goal"))
-        self.told.append(Changed("goal", "", codec.decode(self.record.goal), plain))
+        was = codec.decode(self.record.goal)
+        shape = None if self.agent is None else self.agent.goal_shape
+        plain = self._kept(shape, codec.plain(goal, where="$.goal"), was, "$.goal")
+        self.told.append(Changed("goal", "", was, plain))
         return codec.encode(plain, where="$.goal")
+
+    def _kept(self, shape: Shape[Any] | None, given: Any, was: Any, where: str) -> Any:
+        """What a person gives in the place of `was`, as it is kept: by its type, if the code is at hand.
+
+        Without it, what takes the place of personal data is sealed like that; where nothing tells whether
+        it is personal, it is not taken.
+        """
+        if shape is not None:
+            try:
+                return shape.taken(given, where=where)
+            except ShapeMismatch as error:
+                raise ShapeMismatch(
+                    error.what, safe=_NONE_MADE, remedy="give a value of that type"
+                ) from error
+        if not self.private:
+            return given
+        was = None if was is MISSING else was
+        if unclear(given, was):
+            run = clean(self.order.run_id)
+            raise BadChange(
+                f"run {run} has personal data, and only its code says whether what is given for {where} is",
+                remedy=f"name the code: perdure fork {run}@{self.record.seq} … --app FILE:AGENT, or"
+                " Runtime(store, agents=[agent])",
+            )
+        return beside(given, was)
 
     def _first_state(self, goal: Any) -> Any:
         """Where no step is done, the state is what the agent makes of the goal."""
@@ -298,7 +339,8 @@ class _Draft:
                 remedy="name the code: perdure fork RUN@POINT --goal … --app FILE:AGENT, or"
                 " Runtime(store, agents=[agent])",
             )
-        restored = self.agent.goal_shape.restore(codec.plain(goal, where="$.goal"), where="$.goal")
+        plain = self.agent.goal_shape.taken(codec.plain(goal, where="$.goal"), where="$.goal")
+        restored = self.agent.goal_shape.restore(plain, where="$.goal")
         return codec.plain(self.agent.first_state(restored), where="$.state")
 
     # -- results
@@ -318,34 +360,47 @@ class _Draft:
                     f" ({clean(_named(later[0]))}) came after it and may rest on it",
                     remedy=f"change it where it came: perdure fork {run}@{outcome} --result {path}=JSON",
                 )
-            plain = codec.plain(value, where=f"$.result[{path!r}]")
+            was = codec.decode(item.value) if outcome and item.value else MISSING
+            plain = self._result(item, codec.plain(value, where=f"$.result[{path!r}]"), was)
             self.outcomes.append(self._outcome(item, plain))
             self.given.add(path)
-            was = codec.decode(item.value) if outcome and item.value else MISSING
             self.told.append(Changed("result", f"{path} {_named(item)}", was, plain))
 
     def _not_here(self, path: str, item: CallRecord | WaitRecord | None) -> BadChange:
         if item is not None:
-            return BadChange(f"{path} is {item.name}, which cannot be changed")
+            remedy = "change what was made of it: a value in the state, or the result of another call"
+            return BadChange(f"{path} is {item.name}, which cannot be changed", remedy=remedy)
         run = clean(self.order.run_id)
         seq = next((event.seq for event in reversed(self.past) if _settles(event.body, path)), 0)
         if not seq:
-            return BadChange(f"run {run} has no result of a call or wait {clean(path)}")
+            there = ", ".join(f"{one.path} ({clean(_named(one))})" for one in kept(self.record, self.given))
+            return BadChange(
+                f"run {run} has no result of a call or wait {clean(path)}; its step that is open at event"
+                f" {self.record.seq} has {there or 'recorded none'}",
+                remedy=f"name a call by its place: perdure show {run} --json has the path of each",
+            )
         return BadChange(
             f"call {clean(path)} of run {run} is none of the step that is open at event {self.record.seq}",
             remedy=f"its result came at event {seq}: perdure fork {run}@{seq} --result {clean(path)}=JSON",
         )
 
+    def _result(self, item: CallRecord | WaitRecord, given: Any, was: Any) -> Any:
+        """What is given for a call or a wait, as it is kept."""
+        if isinstance(item, CallRecord):
+            tool = None if self.agent is None else self.agent.tool_named(item.name)
+            return self._kept(None, given, was, item.path) if tool is None else fit(tool, given)
+        if item.kind in ("signal", "answer"):
+            return by_schema(terms_of(item).schema, given)
+        return self._kept(None, given, was, item.path)
+
     def _outcome(self, item: CallRecord | WaitRecord, plain: Any) -> e.AnyBody:
         value = codec.encode(plain, where="$.result")
         if isinstance(item, CallRecord):
-            tool = None if self.agent is None else self.agent.tool_named(item.name)
-            if tool is not None:
-                fit(tool, plain)
             return e.CallSettled(item.path, "done", value, attempt=item.attempt)
         match item.kind:
             case "sleep":
-                raise BadChange(f"{item.path} is a sleep, which comes to nothing")
+                what = f"{item.path} is a sleep, which comes to nothing"
+                raise BadChange(what, remedy="leave it out: in a fork its time begins anew")
             case "child":
                 return e.WaitClosed(item.path, "child", codec.encode(_told(value)), by=item.name)
             case "signal" | "answer" as how:
@@ -365,7 +420,10 @@ class _Draft:
         if unknown or not declared:
             known = ", ".join(map(clean, declared)) or "none"
             names = ", ".join(map(clean, unknown))
-            raise BadChange(f"the agent declares no model function {names}; it has: {known}")
+            raise BadChange(
+                f"the agent declares no model function {names}; it has: {known}",
+                remedy="name one that it has: --model NAME=MODEL, or --model MODEL for all of them",
+            )
         self.told += [Changed("model", name, declared[name], model) for name, model in named.items()]
         return named
 
@@ -392,6 +450,9 @@ class _Draft:
             )
         own = tuple(kind for kind in KINDS if kind in wanted.own or kind in before.own)
         return Limits(**both, own=own)
+
+
+_NONE_MADE = "No fork was made; the run is unchanged."
 
 
 def _told(value: bytes) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Agent
-from perdure.errors import MigrationGap, PerdureError, PersonalErased, ShapeMismatch, StateNewer
+from perdure.errors import KeyMissing, MigrationGap, PerdureError, PersonalErased, ShapeMismatch, StateNewer
 from perdure.journal import Past
 from perdure.recovery.migrations import Migrated
 from perdure.runtime import adoption as adopting
@@ -84,7 +84,7 @@ class Rerun:
             then = self._today(codec.decode(first.state), first.state_version)
             goal = self._agent.goal_shape.restore(codec.decode(first.goal), where="$.goal")
             now, again = (codec.plain(self._agent.first_state(goal), where="$.state") for _ in range(2))
-        except (StateNewer, PersonalErased):
+        except (StateNewer, KeyMissing, PersonalErased):
             raise
         except MigrationGap:
             return None  # told when its steps come
@@ -199,7 +199,7 @@ class Rerun:
                 execution.place or self._source,
                 sides.digests,
             )
-        if isinstance(played.error, PersonalErased):
+        if isinstance(played.error, KeyMissing | PersonalErased):
             raise played.error
         if played.error is not None:
             return _raised("error", number, then.seq, played.error)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Agent, call_scope
-from perdure.errors import BadPoint
+from perdure.errors import BadPoint, BadSetting
 from perdure.journal import Past, resolve
 from perdure.runtime import adoption as adopting
 from perdure.runtime.birth import Circumstances, started
@@ -45,6 +45,7 @@ from perdure.state.fold import fold, fold_all, recorded_values
 from perdure.state.record import RunRecord, SignalRecord, WaitRecord
 from perdure.timeline.comparison import changes
 from perdure.timeline.matching import Matcher, Recorded, paired, recorded_calls
+from perdure.timeline.plain import clean
 from perdure.timeline.simulated import Simulated, SimulatedCall, Source, Stop
 from perdure.timeline.steps import past_steps
 
@@ -133,10 +134,23 @@ class Simulation:
         self._notes: list[str] = []
         self._rounds = 0
         self._waiting: list[Live] = []
+        self._check_names(given)
         record = self._first() if not given.at else self._at(given.at)
         live = LiveState(agent.state_shape, record.state)
         self._drive: Drive = unwritten(host, agent, past, record, live)
         self._step = agent.step_fn or plain_loop(agent)
+
+    def _check_names(self, given: Given) -> None:
+        """A name that nothing has would be passed over. Raises BadSetting."""
+        models = {*self._agent.models}
+        calls = {*models, *self._agent.tools, *self._agent.facts, *(call.name for call in self._recorded)}
+        for option, names, there in (("live", given.live, models), ("anew", given.anew, calls)):
+            if unknown := sorted(names - there):
+                what = f"{option}={clean(unknown[0])!r}: agent {self._agent.name} has none of this name"
+                raise BadSetting(what, remedy=f"one of {', '.join(map(clean, sorted(there))) or 'none'}")
+        roles = {*map(_role, self._waits), *(agent.name for agent in self._agent.spawns)}
+        for name in sorted({*given.stand_ins} - calls - roles):
+            self._notes.append(f"nothing that is known before is called {name}: is its stand-in meant?")
 
     # -- where it begins
 

@@ -152,3 +152,24 @@ def test_a_command_line_that_is_not_right(perdure: Command, bad: Path) -> None:
     assert perdure("fork", "bad@4", "--set", "cents").code == 2
     assert perdure("fork", "bad@4", "--result", "=1").code == 2
     assert perdure("fork", "bad@4", "--budget", "calls").code == 2
+
+
+def test_the_id_of_a_run_that_was_pruned_is_never_the_beginning_of_its_forks(
+    perdure: Command, bad: Path
+) -> None:
+    made = perdure("fork", "bad@4", "--json").document
+    assert made["run_id"].startswith("bad-")
+    assert perdure("prune", "bad", "--yes").code == 0
+    for look in ("show", "why", "state", "fork", "export"):
+        answer = perdure(look, "bad")
+        assert (answer.code, "S113" in answer.err, "perdure audit" in answer.err) == (3, True, True), look
+    assert perdure("show", "bad-").code == 0, "a beginning that was nobody's id is one as before"
+
+
+def test_what_cannot_be_meant_is_refused_with_what_can(perdure: Command, bad: Path) -> None:
+    wrong = perdure("fork", "bad@4", "--budget", "cals=3")
+    assert (wrong.code, "its kinds: usd" in wrong.err) == (2, True)
+    wrong = perdure("fork", "bad@2", "--result", "price=3")
+    assert (wrong.code, "1:0 (price)" in wrong.err) == (5, True)
+    wrong = perdure("fork", "bad@4", "--set", "order=5", "--goal", "7", "--model", "larg=x")
+    assert (wrong.code, "it has: think" in wrong.err, "--model NAME=MODEL" in wrong.err) == (5, True, True)

@@ -11,7 +11,7 @@ import pytest
 
 from perdure import Agent, Approval, Runtime, fact
 from perdure.agent import current_call
-from perdure.errors import BadPoint, NotServed, StepHangs
+from perdure.errors import BadPoint, BadSetting, NotServed, StepHangs
 from perdure.store.memory import MemoryStore
 from perdure.timeline.simulated import Simulated, simulated_document
 
@@ -180,10 +180,17 @@ def test_a_model_is_asked_only_if_it_is_named() -> None:
     assert calls(found) == [("changed", "chat", "model"), ("same", "pay", "recorded")]
 
 
-def test_a_tool_is_never_asked_even_if_it_is_named() -> None:
-    found, acts = simulated(lambda acts: desk(acts, cents=7), live=["pay"])
-    assert acts == []
-    assert [stop.what for stop in found.stops] == ["pay(cents=7)"]
+@pytest.mark.parametrize("given", [{"live": ["pay"]}, {"live": ["chta"]}, {"anew": ["chta"]}])
+def test_a_name_of_nothing_is_refused_and_a_tool_is_no_model_to_ask(given: dict[str, Any]) -> None:
+    with pytest.raises(BadSetting) as caught:
+        simulated(lambda acts: desk(acts, cents=7), **given)
+    assert "one of" in caught.value.remedy
+
+
+def test_a_stand_in_for_nothing_is_told() -> None:
+    found, _ = simulated(desk, stand_ins={"pya": lambda cents: "paid"})
+    assert [note for note in found.notes if "pya" in note]
+    assert not simulated(desk, stand_ins={"pay": lambda cents: "paid"})[0].notes
 
 
 def test_recorded_outcomes_may_be_left_aside() -> None:

@@ -30,7 +30,8 @@ class Shape(Struct, frozen=True):
 
 
 def schema_text(name: str) -> str:
-    """The statements in a file."""
+    """The statements in a file, without its comments: SQLite would keep them, in pages of every store."""
     found = pkgutil.get_data("perdure.store", f"schema/{name}")
     assert found is not None, f"the schema file {name} is not part of this package"
-    return found.decode()
+    lines = (line.partition("--")[0] for line in found.decode().splitlines())
+    return " ".join(" ".join(lines).split())

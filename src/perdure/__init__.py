@@ -111,7 +111,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a misspelled name
 
     def __getattr__(name: str) -> Any:
-        """Load what runs agents, and with it every name of `__all__`."""
+        """Load what runs agents, and with it nearly every name of `__all__`."""
         if name not in __all__:
             raise AttributeError(f"module 'perdure' has no attribute {name!r}")
         if name == "Personal":  # whoever asks for it has personal data: its runs get a key from their start
@@ -121,14 +121,18 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so refuses a
             return personal.Personal
         from perdure import agent, host
         from perdure.codec import secret
-        from perdure.runtime import forecast
-        from perdure.timeline import change, fork, replayed, simulated
-        from perdure.worker import serving
 
-        rooms = (agent, host, secret, forecast, replayed, simulated, change, fork, serving)
+        _take(agent, host, secret)
+        if name not in globals():  # of a run's past or future, which whoever drives runs need not know
+            from perdure.runtime import forecast
+            from perdure.timeline import change, fork, replayed, simulated
+
+            _take(forecast, replayed, simulated, change, fork)
+        return globals()[name]
+
+    def _take(*rooms: Any) -> None:
         for room in rooms:
             globals().update({own: getattr(room, own) for own in __all__ if hasattr(room, own)})
-        return globals()[name]
 
     def __dir__() -> list[str]:
         """Every name, loaded or not."""

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args
 
 from perdure import codec
 from perdure.agent import (
@@ -40,36 +40,33 @@ from perdure.journal import Keep, follow, goal_of, load
 from perdure.runtime import questions, requests, senders
 from perdure.runtime.birth import Circumstances, new_run, principal_bytes, started, trace_of
 from perdure.runtime.boundary import reached
-from perdure.runtime.bringing import Migration, Order, bring_over
 from perdure.runtime.brood import Brood
 from perdure.runtime.chunks import Chunk, Reset
 from perdure.runtime.drive import Host
-from perdure.runtime.forecast import Preflight
 from perdure.runtime.leases import LEASE_SECONDS, Leases
 from perdure.runtime.limits import Limits
 from perdure.runtime.manifest import refusal_of
-from perdure.runtime.preflight import STEP_SECONDS, preflight
 from perdure.runtime.raising import check_same
 from perdure.runtime.runner import drive
+from perdure.runtime.spectator import STEP_SECONDS
 from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
 from perdure.store.protocol import NEVER, Claim, Claimed, RunRow, Store
-from perdure.timeline import erasing
-from perdure.timeline.change import Change
-from perdure.timeline.compaction import Compacted, compacted
-from perdure.timeline.condition import fork_of
-from perdure.timeline.erasing import Erasure
-from perdure.timeline.fork import Fork, ForkOrder, fork, fork_id
-from perdure.timeline.moment import moment_of
-from perdure.timeline.replayed import Replayed, Replays
-from perdure.timeline.replays import Choice, replay, replay_all
-from perdure.timeline.replays import since as started_since
-from perdure.timeline.simulate import simulate
-from perdure.timeline.simulated import Simulated
-from perdure.timeline.simulation import NO_GOAL, Given, StandIn
+from perdure.timeline import NO_GOAL
 from perdure.worker import Serving, Worker
+
+if TYPE_CHECKING:  # whoever only drives runs does not load what looks at their past
+    from perdure.runtime.bringing import Migration
+    from perdure.runtime.forecast import Preflight
+    from perdure.timeline.change import Change
+    from perdure.timeline.compaction import Compacted
+    from perdure.timeline.erasing import Erasure
+    from perdure.timeline.fork import Fork
+    from perdure.timeline.replayed import Replayed, Replays
+    from perdure.timeline.simulated import Simulated
+    from perdure.timeline.simulation import StandIn
 
 log = logging.getLogger("perdure.host")
 
@@ -232,6 +229,8 @@ class Runtime(Desk):
             raise OtherGoal(
                 f"run {row.run_id} belongs to agent {row.agent}, not to {agent.name}", run_id=row.run_id
             )
+        from perdure.timeline.condition import fork_of
+
         known = (await load(self.store, row.run_id)).record.goal if fork_of(row) else None
         known = known or await goal_of(self.store, row.run_id)
         if known != goal:
@@ -322,6 +321,8 @@ class Runtime(Desk):
         `seconds`: how long the open step of one run may take, in a thread apart. `progress` is told how many
         runs of how many are looked at. Raises StoreError.
         """
+        from perdure.runtime.preflight import preflight
+
         agents = list(self.agents.values())
         found = await preflight(self.store, agents, self.clock, seconds=seconds, progress=progress)
         return found.at(self._address)
@@ -332,6 +333,8 @@ class Runtime(Desk):
         `seconds`: how long one step may take. Raises NotServed if its agent is not served here, Damaged,
         NewerFormat, NoSuchRun, RunGone.
         """
+        from perdure.timeline.replays import replay
+
         agents = list(self.agents.values())
         return await replay(self.store, agents, self.clock, run_id, seconds=seconds)
 
@@ -348,9 +351,13 @@ class Runtime(Desk):
         `statuses`: only runs that stand so. `progress` is told how many runs of how many are done. Raises
         StoreError.
         """
+        from perdure.timeline import replays
+
         agents = list(self.agents.values())
-        choice = Choice(started_since(self.clock, since), tuple(statuses))
-        return await replay_all(self.store, agents, self.clock, choice, seconds=seconds, progress=progress)
+        choice = replays.Choice(replays.since(self.clock, since), tuple(statuses))
+        return await replays.replay_all(
+            self.store, agents, self.clock, choice, seconds=seconds, progress=progress
+        )
 
     async def simulate(
         self,
@@ -370,6 +377,9 @@ class Runtime(Desk):
         really asked. `at`: begin after this event; `goal`: another one. Raises NotServed, StepHangs,
         BadPoint, NoSuchRun, RunGone, Damaged.
         """
+        from perdure.timeline.simulate import simulate
+        from perdure.timeline.simulation import Given
+
         given = Given(at, goal, stand_ins, frozenset(anew), frozenset(live))
         return await simulate(self.store, list(self.agents.values()), self.clock, run_id, given)
 
@@ -386,6 +396,8 @@ class Runtime(Desk):
         `plan`: only tell what would come of each. `progress` is told how many runs of how many are done.
         Raises NoSuchRun, StoreError.
         """
+        from perdure.runtime.bringing import Order, bring_over
+
         order = Order(run_id, plan, progress)
         return await bring_over(self.host, list(self.agents.values()), order)
 
@@ -426,6 +438,8 @@ class Runtime(Desk):
         Its journal stays and verifies. Twice is once. `dry_run`: only tell what it concerns. Raises
         EraseRefused where one of them has not ended; NoSuchRun, RunGone.
         """
+        from perdure.timeline import erasing
+
         if dry_run:
             return await erasing.planned(self.store, run_id)
         return await erasing.erase(self.store, run_id)
@@ -435,6 +449,8 @@ class Runtime(Desk):
 
         Raises BadPoint, EventsPruned for an event before the run's compaction, Damaged, NoSuchRun, RunGone.
         """
+        from perdure.timeline.moment import moment_of
+
         return (await moment_of(self.host.store, run_id, seq)).state
 
     async def compact(self, run_id: str, *, upto: int | None = None, keep: Keep = "audit") -> Compacted:
@@ -445,6 +461,8 @@ class Runtime(Desk):
         reads, and its states in between. `keep="keys"`, of a run that has ended, keeps of its acts their keys
         alone. Raises BadPoint, RunOpen, Damaged, NewerFormat, NoSuchRun, RunGone.
         """
+        from perdure.timeline.compaction import compacted
+
         return await compacted(self.host.store, run_id, upto=upto, keep=keep)
 
     async def fork(
@@ -472,6 +490,9 @@ class Runtime(Desk):
             raise BadSetting(f"effects={effects!r:.80}", remedy=f"one of {', '.join(get_args(e.Effects))}")
         if id is not None:
             check_id(id)
+        from perdure.timeline.change import Change
+        from perdure.timeline.fork import ForkOrder, fork, fork_id
+
         new_id = fork_id(run_id, self.clock.new_id()) if id is None else id
         wanted = change or Change()
         order = ForkOrder(run_id, at, wanted, new_id, effects, senders.name_of(by), dry_run)

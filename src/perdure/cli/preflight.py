@@ -16,8 +16,9 @@ from perdure.cli.progress import execution_bar
 from perdure.cli.storage import there, url_of
 from perdure.clock import SYSTEM
 from perdure.runtime.forecast import MEANING, STOPPING, Forecast, Preflight
-from perdure.runtime.preflight import STEP_SECONDS, Progress
+from perdure.runtime.preflight import Progress
 from perdure.runtime.preflight import preflight as look_ahead
+from perdure.runtime.spectator import STEP_SECONDS
 from perdure.timeline.amounts import counted, elapsed
 from perdure.timeline.plain import clean, jsonable
 

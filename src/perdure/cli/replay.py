@@ -28,13 +28,13 @@ from perdure.cli.options import Options, stored
 from perdure.cli.progress import execution_bar
 from perdure.cli.storage import find, is_exported, there, url_of
 from perdure.clock import SYSTEM
+from perdure.runtime.spectator import STEP_SECONDS
 from perdure.state.record import TERMINAL
 from perdure.store.protocol import RunRow, Store
 from perdure.timeline.amounts import counted, elapsed
 from perdure.timeline.plain import clean
 from perdure.timeline.replayed import Replayed, Replays, replayed_document
 from perdure.timeline.replays import (
-    STEP_SECONDS,
     Choice,
     Progress,
     Replayer,

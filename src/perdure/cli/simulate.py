@@ -16,12 +16,13 @@ from perdure.cli.options import Options, stored
 from perdure.cli.replay import holding
 from perdure.cli.storage import point, url_of
 from perdure.clock import SYSTEM
+from perdure.timeline import NO_GOAL
 from perdure.timeline.amounts import counted
 from perdure.timeline.plain import brief, clean, quoted
 from perdure.timeline.simulate import STEP_SECONDS
 from perdure.timeline.simulate import simulate as simulated
 from perdure.timeline.simulated import Simulated, SimulatedCall, simulated_document
-from perdure.timeline.simulation import NO_GOAL, Given, StandIn
+from perdure.timeline.simulation import Given, StandIn
 
 CALLS = 100
 """Calls that are drawn; `--all` draws them all."""

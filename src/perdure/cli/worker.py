@@ -30,8 +30,8 @@ from perdure.host import Runtime
 from perdure.recovery.deploys import RunKey
 from perdure.timeline.amounts import moment
 from perdure.timeline.plain import clean, jsonable
-from perdure.worker import Health, Serving, Worker
-from perdure.worker.health import address_of
+from perdure.worker import Serving, Worker
+from perdure.worker.health import Health, address_of
 from perdure.worker.serving import CONCURRENCY, GRACE
 
 LOOK_SECONDS = 1.0

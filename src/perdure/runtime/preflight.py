@@ -29,7 +29,7 @@ from perdure.runtime.execution import Execution
 from perdure.runtime.forecast import Forecast, Preflight
 from perdure.runtime.holds import POISON_CLAIMS, poison_of
 from perdure.runtime.rehearsal import rehearse
-from perdure.runtime.spectator import spectator
+from perdure.runtime.spectator import STEP_SECONDS, spectator
 from perdure.runtime.vaults import entered, vault_of
 from perdure.store.protocol import Query, RunRow, Store
 
@@ -38,9 +38,6 @@ PAGE = 500
 
 AHEAD = 8
 """So many runs are loaded before they are looked at: a store that is far away answers several at once."""
-
-STEP_SECONDS = 5.0
-"""So long a rehearsed step may take; it only goes through what is recorded."""
 
 Progress = Callable[[int, int], None]
 """Told how many runs of how many are looked at."""

@@ -59,7 +59,6 @@ from perdure.runtime.idle import hold
 from perdure.runtime.late import hand_over
 from perdure.runtime.mismatch import HINT, decide, of_ending, of_state
 from perdure.runtime.plain_loop import plain_loop
-from perdure.runtime.rehearsal import play
 from perdure.runtime.resolved import unlisted
 from perdure.runtime.rowinfo import asks_people, end_info, row_info
 from perdure.runtime.step import SwallowedSignal, execute
@@ -469,6 +468,8 @@ class Runner:
 
     async def _checked(self, ride: Drive, first: Execution, step: Any, patch: tuple[e.Op, ...]) -> str | None:
         """Execute the step again from its own record: calls, patch and ending must be the same."""
+        from perdure.runtime.rehearsal import play  # only who checks loads what a look is made of
+
         again = Execution(ride, LiveState(self.agent.state_shape, ride.record.state), checking=True)
         again.kept.update(first.kept)
         played = await play(again, step)

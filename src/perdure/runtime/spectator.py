@@ -16,6 +16,9 @@ from perdure.runtime.leases import Leases
 from perdure.runtime.limits import Limits
 from perdure.store.protocol import Store
 
+STEP_SECONDS = 5.0
+"""So long a step may take that is executed for a look; it only goes through what is recorded."""
+
 
 class _Clockwork:
     """All that a look may have of a store: its clock, and what it would take."""

@@ -22,7 +22,7 @@ from perdure.codec.sealed import Vault
 from perdure.errors import Damaged, NewerFormat, NoSuchRun, NotServed, PerdureError, RunGone, StepHangs
 from perdure.journal import Past, Retold, retold
 from perdure.runtime.aside import Aside, TookTooLong
-from perdure.runtime.spectator import spectator
+from perdure.runtime.spectator import STEP_SECONDS, spectator
 from perdure.runtime.vaults import entered, vault_of
 from perdure.state.record import RunRecord
 from perdure.store.protocol import Query, RunRow, Store
@@ -34,9 +34,6 @@ PAGE = 500
 
 AHEAD = 4
 """So many runs are read before they are replayed."""
-
-STEP_SECONDS = 5.0
-"""So long one step may take; it only goes through what is recorded."""
 
 TURN_SECONDS = 0.1
 """So long steps are executed before the caller hears of it."""

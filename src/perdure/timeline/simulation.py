@@ -43,6 +43,7 @@ from perdure.state import events as e
 from perdure.state.amount import KINDS
 from perdure.state.fold import fold, fold_all, recorded_values
 from perdure.state.record import RunRecord, SignalRecord, WaitRecord
+from perdure.timeline import NO_GOAL
 from perdure.timeline.comparison import changes
 from perdure.timeline.matching import Matcher, Recorded, paired, recorded_calls
 from perdure.timeline.plain import clean
@@ -57,10 +58,6 @@ MOST_STEPS = 1000
 
 MOST_ROUNDS = 2000
 """So often one step is executed again, each time given more."""
-
-
-NO_GOAL: Any = object()
-"""The run's own goal."""
 
 
 class Given(Struct, frozen=True):

@@ -4,9 +4,8 @@
 whoever asks whether it lives.
 """
 
-from perdure.worker.health import Health
 from perdure.worker.left import Left
 from perdure.worker.serving import Serving
 from perdure.worker.worker import Worker
 
-__all__ = ["Health", "Left", "Serving", "Worker"]
+__all__ = ["Left", "Serving", "Worker"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 from collections import Counter
@@ -65,9 +66,7 @@ async def _export(options: Options, text: str, file: Path | None) -> int:
     path = file or Path(f"{row.run_id}.perdure")
     data = bundles.packed(bundle)
     try:
-        with path.open("xb") as target:
-            path.chmod(0o600)
-            target.write(data)
+        _write(path, data)
     except FileExistsError:
         raise FileThere(
             f"{path} is there already", remedy=f"choose another name: perdure export {row.run_id} FILE"
@@ -84,6 +83,19 @@ async def _export(options: Options, text: str, file: Path | None) -> int:
     click.echo(f"{path}: {clean(row.run_id)}, {events}, {size(len(data))}, head {bundle.head.hex()}")
     click.echo(f"look  perdure show {row.run_id} --store {path}")
     return 0
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A new file, whole and on the disk, or none: the run may be removed next. Raises OSError."""
+    with path.open("xb") as target:
+        try:
+            path.chmod(0o600)
+            target.write(data)
+            target.flush()
+            os.fsync(target.fileno())
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
 
 
 # ---------------------------------------------------------------------------------------------- import

@@ -299,6 +299,8 @@ def translate(error: apsw.Error, path: str) -> StoreError:
             return StoreLocked(f"{path} is locked by another program", **facts)
         case apsw.FullError():
             return DiskFull(f"no room to write {path}", **facts)
+        case apsw.IOError() if facts["extended"] == apsw.SQLITE_IOERR_SHMSIZE:
+            return DiskFull(f"no room for what SQLite keeps beside {path} while it is open", **facts)
         case apsw.IOError():
             return StoreIO(f"the disk failed under {path}: {text}", **facts)
         case apsw.ReadOnlyError() | apsw.PermissionsError():

@@ -139,7 +139,13 @@ class Writer:
         # only so long.
         taken = turn.take_within(min(TURN_PATIENCE_SECONDS, self.place.busy_seconds))
         try:
-            self._connect()
+            try:
+                self._connect()
+            except DiskFull:  # nothing could be removed then, either: opening needs room
+                if not self._reserve.spend():
+                    raise
+                log.warning("%s: the disk is full; the reserve is used", self.place.path)
+                self._connect()
             self._reserve.make()
         finally:
             if taken:

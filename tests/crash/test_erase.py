@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from perdure import codec
 from perdure.journal import verify
 from perdure.state import events as e
-from perdure.store.protocol import GENESIS, NewRun, Stored
+from perdure.store.protocol import GENESIS, NewRun, Store, Stored
 from perdure.store.sqlite import SQLiteStore
 from perdure.timeline import erasing
 from tests.unit.timeline.past import STARTED, events
@@ -71,9 +71,13 @@ asyncio.run(main())
 """
 
 
-async def family(path: Path) -> None:
+def file(path: Path) -> Store:
+    """A store in a file."""
+    return SQLiteStore(path, reserve_bytes=0)
+
+
+async def family(store: Store) -> None:
     """A run, its child, and a fork that shares its key, all ended."""
-    store = SQLiteStore(path, reserve_bytes=0)
     await store.open()
     for run_id, key in zip(FAMILY, (b"k" * 32, b"c" * 32, b"k" * 32), strict=True):
         await store.key(run_id, key)
@@ -91,9 +95,8 @@ async def family(path: Path) -> None:
     await store.close()
 
 
-async def left(path: Path) -> list[bool]:
+async def left(store: Store) -> list[bool]:
     """Which of the family still has its key; everything else is whole."""
-    store = SQLiteStore(path, reserve_bytes=0)
     await store.open()
     try:
         found = [bool(await store.key(run_id)) for run_id in FAMILY]
@@ -106,7 +109,7 @@ async def left(path: Path) -> list[bool]:
 def erased_until(folder: Path, place: int, how: str = "whole") -> tuple[int, Path]:
     """The exit code of a process that erases and is killed at a place, and what it has left."""
     path = folder / f"{how}-{place}.db"
-    asyncio.run(family(path))
+    asyncio.run(family(file(path)))
     argv = [sys.executable, "-c", PROCESS, str(path), str(place), how]
     process = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert process.returncode in (0, -signal.SIGKILL), process.stderr
@@ -117,11 +120,11 @@ def test_a_kill_leaves_all_keys_or_none(tmp_path: Path) -> None:
     outcomes = []
     for place in range(1, MOST):
         code, path = erased_until(tmp_path, place)
-        there = asyncio.run(left(path))
+        there = asyncio.run(left(file(path)))
         assert len(set(there)) == 1, (place, there)
         outcomes.append(there[0])
         asyncio.run(again(path))
-        assert asyncio.run(left(path)) == [False] * 3
+        assert asyncio.run(left(file(path))) == [False] * 3
         if code == 0:
             break
     assert outcomes[0] is True, "before"
@@ -138,7 +141,7 @@ async def again(path: Path) -> None:
     assert found.done
     assert found.scrubbed
     await store.close()
-    data = b"".join(file.read_bytes() for file in path.parent.glob(path.name + "*") if file.is_file())
+    data = b"".join(one.read_bytes() for one in path.parent.glob(path.name + "*") if one.is_file())
     assert b"k" * 32 not in data
     assert b"c" * 32 not in data
 
@@ -148,7 +151,7 @@ def test_a_transaction_for_each_run_is_seen(tmp_path: Path) -> None:
     between = False
     for place in range(2, MOST):
         code, path = erased_until(tmp_path, place, "broken")
-        between = between or len(set(asyncio.run(left(path)))) == 2
+        between = between or len(set(asyncio.run(left(file(path))))) == 2
         if code == 0 or between:
             break
     assert between

@@ -7,6 +7,7 @@ import base64
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from perdure import Agent, Change, Personal, Runtime
 from perdure.agent import Finished
 from perdure.errors import (
     KeyMissing,
+    PerdureError,
     RotationUnfinished,
     StoreEncrypted,
     StoreNotEncrypted,
@@ -302,3 +304,54 @@ async def test_a_large_value_is_found_while_its_name_changes(monkeypatch: pytest
     assert (await verify(early, "r")).ok
     assert (await rotation.rotate(store)).done
     assert (await verify(early, "r")).ok
+
+
+@pytest.mark.postgres
+def test_on_postgres_it_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the clear, to another key, and back: what every table holds is searched."""
+    import psycopg
+
+    from perdure.codec.frame import body_of
+    from tests.database import PLACE, TABLES
+
+    url = PLACE.at(tmp_path)
+    sealed = url + ("&encrypt=on" if "?" in url else ON)
+
+    def found() -> set[str]:
+        data = b""
+        with psycopg.connect(url) as connection:
+            for table in TABLES:
+                for (row,) in connection.execute(f"SELECT t::text FROM perdure_{table} t".encode()):
+                    data += row.encode()
+                if table in ("event", "snapshot", "blob", "inbox", "tombstone"):
+                    for (value,) in connection.execute(f"SELECT data FROM perdure_{table}".encode()):
+                        data += value
+                        for start in (0, 16):
+                            with suppress(PerdureError):
+                                data += bytes(body_of(value[start:]))
+        return {word for word in SECRETS if word.encode() in data}
+
+    asyncio.run(live(url, "one"))
+    assert found() == set(SECRETS)
+    before = asyncio.run(lying(url))
+    assert asyncio.run(turned(url, "encrypted", whole=True)).done
+    assert found() == set()
+    assert looks(sealed, "one") == ["ok", "loaded"]
+    with pytest.raises(StoreEncrypted):
+        looks(url, "one")
+
+    async def under_a_worker(aim: rotation.Aim) -> None:
+        async with Runtime(sealed, [letters()]):
+            with pytest.raises(WorkerTaken):
+                await turned(url, aim)
+
+    asyncio.run(under_a_worker("plain"))
+    monkeypatch.setenv("PERDURE_KEY", f"{KEYS[2]},{KEYS[1]}")
+    assert asyncio.run(turned(url)).key == NAMES[2]
+    monkeypatch.setenv("PERDURE_KEY", KEYS[2])
+    assert looks(sealed, "one") == ["ok", "loaded"]
+    assert looks(sealed, "open") == ["ok", "loaded"]
+    assert asyncio.run(turned(url, "plain")).done
+    assert [value for value in asyncio.run(lying(url)) if value.part != "key"] == [
+        value for value in before if value.part != "key"
+    ]

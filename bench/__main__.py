@@ -18,6 +18,7 @@ from bench import (
     loading,
     past,
     resuming,
+    sealing,
     starting,
     states,
     steps,
@@ -43,6 +44,7 @@ PARTS = {
     "ahead": ahead.measure,
     "past": past.measure,
     "resuming": resuming.measure,
+    "sealing": sealing.measure,
 }
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 import os
-import statistics
 import time
+from dataclasses import dataclass
 
 from bench.desks import Plan
 from bench.room import Room, ride, use
@@ -41,24 +41,36 @@ async def measure(room: Room) -> None:
 
 
 async def _steps(room: Room) -> None:
-    cases = {"effects": Plan(STEPS), "step": Plan(STEPS, durability="step")}
-    for name, plan in cases.items():
-        steps, loads, sizes = list[float](), list[float](), list[float]()
+    for name, plan in {"effects": Plan(STEPS), "step": Plan(STEPS, durability="step")}.items():
+        plain, sealed = list[_Cost](), list[_Cost]()
         for _ in range(max(room.rounds, 3)):
-            plain = await _ride(room, plan.anew(), SQLiteStore(room.path()))
-            sealed = await _ride(room, plan.anew(), SealedStore(SQLiteStore(room.path())))
-            for found, over, under in zip((steps, loads, sizes), sealed, plain, strict=True):
-                found.append(over / under)
-        note = f"{min(steps):.2f} to {max(steps):.2f}"
+            plain.append(await _cost(room, plan.anew(), SQLiteStore(room.path())))
+            sealed.append(await _cost(room, plan.anew(), SealedStore(SQLiteStore(room.path()))))
+        steps = _quiet(room, sealed, "step") / _quiet(room, plain, "step")
         what = f"{name}, 200 messages: processor time of a step, divided by that in the clear"
-        room.lines.append(Line(GROUP, what, "x", statistics.median(steps), most=1.3, note=note))
+        room.lines.append(Line(GROUP, what, "x", steps, most=1.3))
         if name == "effects":
-            room.lines.append(Line(GROUP, "a load, divided by one", "x", statistics.median(loads)))
-            room.lines.append(Line(GROUP, "bytes of a run, divided by its", "x", statistics.median(sizes)))
+            loads = _quiet(room, sealed, "load") / _quiet(room, plain, "load")
+            room.lines.append(Line(GROUP, "a load of the run, divided by one in the clear", "x", loads))
+            size = sealed[0].size / plain[0].size
+            room.lines.append(Line(GROUP, "bytes of the run, divided by those in the clear", "x", size))
 
 
-async def _ride(room: Room, plan: Plan, store: Store) -> tuple[float, float, float]:
-    """Processor time of a step, of a load of the whole run, and the run's bytes."""
+@dataclass
+class _Cost:
+    """Microseconds of a step, of a load of the whole run, and the pace beside them; the run's bytes."""
+
+    step: float
+    load: float
+    pace: float
+    size: int
+
+
+def _quiet(room: Room, costs: list[_Cost], what: str) -> float:
+    return room.scaled([getattr(cost, what) for cost in costs], [cost.pace for cost in costs])
+
+
+async def _cost(room: Room, plan: Plan, store: Store) -> _Cost:
     async with Runtime(store) as runtime:
         await store.open()
         try:
@@ -68,9 +80,9 @@ async def _ride(room: Room, plan: Plan, store: Store) -> tuple[float, float, flo
             begun = time.process_time()
             for _ in range(LOADS):
                 await load(store, row.run_id)
-            spent = time.process_time() - begun
+            spent = (time.process_time() - begun) / LOADS * 1e6
             size = (await store.sizes([row.run_id]))[row.run_id]
-            return one.part(0, plan.steps).process, spent, size
+            return _Cost(one.part(0, plan.steps).process, spent, one.pace, size)
         finally:
             await store.close()
 

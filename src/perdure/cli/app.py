@@ -61,7 +61,7 @@ def _has_variable(text: str) -> bool:
 def _choose(place: str, found: dict[str, Any]) -> str:
     if not found:
         return "declare one: desk = Agent(...), or name another file"
-    return f"name one: perdure run {place}:{next(iter(found))}"
+    return f"name one, as in {place}:{next(iter(found))}"
 
 
 def _listed(found: dict[str, Any]) -> str:

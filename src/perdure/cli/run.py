@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -242,7 +243,8 @@ def _detached(options: Options, order: Order) -> int:
 
         print_document({"run_id": jsonable(order.run_id), "status": "ready", "exit": exits.OK})
     else:
-        way = at_store(f"perdure worker {order.app}", options.store)
+        tags = "".join(f" --tag {quote(clean(tag))}" for tag in order.placing.get("tags", ()))
+        way = at_store(f"perdure worker {order.app}{tags}", options.store)
         click.echo(f"the run is durable; a worker drives it: {way}")
         click.echo(f"look   {at_store(f'perdure show {name}', options.store)}")
     return exits.OK

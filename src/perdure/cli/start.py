@@ -96,9 +96,9 @@ async def _documented(folder: Path) -> int:
 @click.argument("path", default="agent.py", type=click.Path(path_type=Path))
 @printing
 def init(options: Options, path: Path) -> int:
-    """Write an agent of your own to start from (default:
+    """Write an agent of your own to start from.
 
-    Agent.py). It runs at once and overwrites nothing.
+    PATH is agent.py unless told otherwise. It runs at once and overwrites nothing.
     """
     target = path / "agent.py" if path.is_dir() else path
     text = (

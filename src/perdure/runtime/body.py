@@ -62,7 +62,7 @@ async def _run(drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
         if tool.is_async and timeout is None:
             return await _here(thunk)
         if tool.is_async:
-            work: asyncio.Future[Any] = asyncio.ensure_future(thunk())
+            work: asyncio.Future[Any] = asyncio.ensure_future(_here(thunk))
         else:
             work = asyncio.get_running_loop().run_in_executor(drive.host.threads, copy_context().run, thunk)
         return await _within(work, timeout.total_seconds() if timeout is not None else None, tool)
@@ -84,8 +84,8 @@ async def _here(thunk: Callable[[], Any]) -> BodyEnd:
         if task is None or task.cancelling():
             raise
         return BodyEnd(error=error)  # nobody cancelled: the body raised it by itself
-    except Exception as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
-        return BodyEnd(error=error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
+        return BodyEnd(error=error)  # a tool that asks for the process's end would end its neighbours as well
 
 
 async def _within(work: asyncio.Future[Any], seconds: float | None, tool: Tool[..., Any]) -> BodyEnd:
@@ -102,7 +102,11 @@ async def _within(work: asyncio.Future[Any], seconds: float | None, tool: Tool[.
         cancelled = await outlast(work) or cancelled
     if not work.cancelled():
         failure = work.exception()
-        return BodyEnd(None if failure is not None else work.result(), failure, cancelled=cancelled)
+        if failure is not None or not tool.is_async:
+            return BodyEnd(None if failure is not None else work.result(), failure, cancelled=cancelled)
+        end: BodyEnd = work.result()
+        end.cancelled = cancelled
+        return end
     if cancelled is not None:
         raise cancelled
     if over_time:

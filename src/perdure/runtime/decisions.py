@@ -7,6 +7,7 @@ by when somebody looks. The same words tell the person who lost why. Keeps law 8
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -125,9 +126,9 @@ def refusal(asked: ApprovalRecord, decision: Decision, at: int) -> ApprovalError
         return _decided(asked, "used", last.principal, last.at)
     if asked.by.startswith(ROLE) and asked.by.removeprefix(ROLE) not in decision.roles:
         role = asked.by.removeprefix(ROLE)
-        return NotYours(
-            f"{decision.principal} may not decide {asked.id}: it takes the role {role}", **facts, role=role
-        )
+        what = f"{decision.principal} may not decide {asked.id}: it takes the role {role}"
+        way = f"perdure {'deny' if decision.verdict == 'deny' else 'approve'} {asked.id} --role {quote(role)}"
+        return NotYours(what, remedy=f"somebody who has the role says: {way}", **facts, role=role)
     if decision.verdict == "deny":
         return None
     if asked.standing == "granted":

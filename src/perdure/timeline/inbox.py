@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, Literal, TypeAlias
 
 from perdure.codec import decode
@@ -58,7 +59,7 @@ def _entries(row: RunRow) -> Iterator[Entry]:
         args = ", ".join(f"{clean(str(name))}={clean(str(value))}" for name, value in asked["args"].items())
         agreed = [clean(str(name)) for name in asked["agreed"]]
         told = f" (agreed: {', '.join(agreed)}; {asked['quorum']} must)" if asked["quorum"] > 1 else ""
-        commands = (f"perdure approve {clean(made)}", f"perdure deny {clean(made)} --note WHY")
+        commands = deciding(made, str(asked["by"]))
         what = f"{clean(str(asked['tool']))}({args}){told}"
         who = _who(str(asked["by"]))
         yield _entry(row, "approval", made, what, *commands, who=who, until=asked["deadline"])
@@ -83,6 +84,14 @@ def _entry(
     if taken:  # it may be decided already: what is to be typed first is the look that tells
         commands = (f"perdure why {clean(row.run_id)}",)
     return Entry(kind, row.run_id, row.agent, made, what, who, until, row.updated_at, taken, commands)
+
+
+def deciding(made: str, by: str) -> tuple[str, str]:
+    """What is typed to permit and to forbid what an approval asks for, with what the decision takes."""
+    takes = " --app FILE:AGENT" if by == FUNCTION else ""
+    if by.startswith(ROLE):
+        takes = f" --role {quote(clean(by.removeprefix(ROLE)))}"
+    return f"perdure approve {clean(made)}{takes}", f"perdure deny {clean(made)}{takes} --note WHY"
 
 
 def _who(by: str) -> str:

@@ -24,6 +24,7 @@ from perdure.state.wording import money
 from perdure.store.protocol import NEVER, Inbound, Placement, RunRow
 from perdure.timeline.amounts import counted, duration, moment
 from perdure.timeline.condition import MEANING, Condition, condition, note_of
+from perdure.timeline.inbox import deciding
 from perdure.timeline.late import late_results
 from perdure.timeline.plain import brief, clean, jsonable, quoted
 from perdure.timeline.spending import spending
@@ -344,8 +345,7 @@ def _deciders(record: RunRecord) -> Iterator[str]:
     """How what a run asks for is permitted or forbidden."""
     for asked in record.approvals.values():
         if asked.standing == "pending":
-            yield f"perdure approve {clean(asked.id)}"
-            yield f"perdure deny {clean(asked.id)} --note WHY"
+            yield from deciding(asked.id, asked.by)
 
 
 def _senders(run: str, record: RunRecord) -> Iterator[str]:
@@ -381,7 +381,8 @@ def remedies(row: RunRow, record: RunRecord, state: Condition) -> Iterator[str]:
         yield f"perdure migrate FILE:AGENT --id {run}    tries it again"
     elif state.needs == "worker":
         yield f"perdure run FILE:AGENT --id {run}    carry it on here"
-        yield f"perdure worker MODULE:AGENT    serve every open run of {clean(row.agent)}"
+        tags = "".join(f" --tag {quote(clean(tag))}" for tag in row.placement.tags)
+        yield f"perdure worker MODULE:AGENT{tags}    serve every open run of {clean(row.agent)}"
         yield "perdure runs --stranded MODULE:AGENT    does this code carry it on?"
     for wait in record.waits.values():
         if wait.kind == "child" and not wait.closed:

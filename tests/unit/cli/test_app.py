@@ -34,7 +34,7 @@ def test_one_of_several_is_named(place: Path) -> None:
     assert load("two.py:Shop.till").name == "till"
     with pytest.raises(AppNotFound, match=r"several agents: desk, other") as refused:
         load("two.py")
-    assert refused.value.remedy == "name one: perdure run two.py:desk"
+    assert refused.value.remedy == "name one, as in two.py:desk"
 
 
 def test_a_module_is_found_from_the_current_folder_and_a_file_finds_its_neighbours(place: Path) -> None:

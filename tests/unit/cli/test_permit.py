@@ -87,11 +87,14 @@ def test_the_inbox_shows_what_is_asked_and_how_to_answer(perdure: Command, carry
     assert asked.id in answer.out
     assert "role finance" in answer.out
     assert "pay(to='ada', cents=1200)" in answer.out
-    assert f"perdure approve {asked.id}" in answer.out
+    assert f"perdure approve {asked.id} --role finance\n" in answer.out
+    assert f"perdure deny {asked.id} --role finance --note WHY\n" in perdure("why", "r-1").out
     (entry,) = perdure("inbox", "--json").document["entries"]
     assert (entry["kind"], entry["id"], entry["who"]) == ("approval", asked.id, "role finance")
     assert not entry["a_message_has_come"]
-    assert perdure("approve", asked.id, "--by", "ana").code == 5
+    refused = perdure("approve", asked.id, "--by", "ana")
+    assert refused.code == 5
+    assert f"perdure approve {asked.id} --role finance\n" in refused.err
     assert perdure("approve", asked.id, "--by", "ana", "--role", "finance").code == 0
     (entry,) = perdure("inbox", "--json").document["entries"]
     assert entry["a_message_has_come"]

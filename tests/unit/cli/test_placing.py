@@ -87,7 +87,16 @@ def test_people_see_it_where_it_is_not_as_usual(perdure: Command, asked: tuple[s
     why = perdure("why", "night", "--store", asked[1]).out
     assert "queue night, priority 3, needs a worker with eu, gpu" in why
     assert "c-7, at most 2 at once; 0 others are at work: has room" in why
+    assert "MODULE:AGENT --tag eu --tag gpu    serve every open run of desk" in why
     assert "queue" not in perdure("why", "plain", "--store", asked[1]).out
+
+
+def test_a_detached_run_names_a_worker_that_would_take_it(
+    perdure: Command, asked: tuple[str, str], tmp_path: Path
+) -> None:
+    app, store = asked
+    told = perdure("run", app, "go", "--id", "far", "--detach", *NIGHT, "--store", store).out
+    assert f"{app} --tag gpu --tag eu\n" in told
 
 
 @pytest.mark.parametrize("wrong", [("--queue", "two words"), ("--priority", "101"), ("--key-limit", "2")])

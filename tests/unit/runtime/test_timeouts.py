@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from datetime import timedelta
 from typing import Any
@@ -54,6 +55,23 @@ async def test_a_read_over_time_is_cancelled_and_failed(stage: Stage) -> None:
     assert (await stage.run(made, check=True)).unwrap() == "TimeoutError"
     assert ended == ["cleaned up"]
     assert "call.unknown" not in await stage.kinds()
+
+
+@pytest.mark.parametrize("timeout", [None, timedelta(hours=1)])
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_a_tool_that_asks_for_the_end_of_the_process_fails_like_any_other(
+    stage: Stage, timeout: timedelta | None, threaded: bool
+) -> None:
+    """As argument parsers do: it would end every other run of the worker too, and of each that takes over."""
+
+    async def parse() -> str:
+        sys.exit(3)
+
+    def parse_in_a_thread() -> str:
+        sys.exit(3)
+
+    look = perdure.tool(effect="read", timeout=timeout)(parse_in_a_thread if threaded else parse)
+    assert (await stage.run(agent(caller(look), look), check=True)).unwrap() == "SystemExit"
 
 
 async def test_an_act_over_time_is_unknown(stage: Stage) -> None:

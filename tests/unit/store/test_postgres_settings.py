@@ -93,6 +93,28 @@ async def test_a_user_whose_statements_are_given_up_is_told_the_setting(
         sql.execute("ROLLBACK")
 
 
+@pytest.mark.parametrize(("encoding", "kept"), [("LATIN1", False), ("SQL_ASCII", True)])
+async def test_a_database_that_cannot_keep_every_text_is_refused_before_anything_is_made(
+    sql: psycopg.Connection[Any], url: str, encoding: str, kept: bool
+) -> None:
+    name = f"{sql.info.dbname}_{encoding.lower()}"
+    how = f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
+    sql.execute(how.encode())
+    try:
+        store = PostgresStore(url.replace(sql.info.dbname, name))
+        if not kept:
+            with refused(StoreUnavailable) as errors:
+                await store.open()
+            assert "UTF8" in str(errors[0])
+            return
+        await store.open()
+        await store.create(new_run("\N{EURO SIGN}"))
+        assert (await store.row("\N{EURO SIGN}")).run_id == "\N{EURO SIGN}"
+        await store.close()
+    finally:
+        sql.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
 async def test_a_search_path_without_a_schema_is_told(url: str, sql: psycopg.Connection[Any]) -> None:
     set_all(sql, "search_path = 'nowhere'")
     with refused(StoreUnavailable) as errors:

@@ -116,6 +116,10 @@ class Link:
             if version < OLDEST_SERVER:
                 what = f"{self.address.shown} is PostgreSQL {version // 10000}"
                 raise StoreUnavailable(what, remedy="use PostgreSQL 14 or newer", url=self.address.shown)
+            encoding = connection.info.parameter_status("server_encoding")
+            if encoding not in _ENCODINGS:
+                what = f"{self.address.shown} keeps text as {encoding}, which has no place for every sign"
+                raise StoreUnavailable(what, remedy=_UTF8, url=self.address.shown)
             with self.limit.on(connection):
                 self.pooled = not direct and _is_pooled(connection)
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -231,6 +235,11 @@ def translate(error: Exception, shown: str) -> StoreError:
 
 RIGHTS = "let the owner grant them: see docs/stores.md, the least rights"
 """The remedy for a right that is missing."""
+
+_ENCODINGS = ("UTF8", "SQL_ASCII", None)
+"""Those of a database that keeps any text; None where a pooler does not tell."""
+
+_UTF8 = "make a database for it: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
 
 _LONGER = "give perdure's user more time: ALTER ROLE ... SET statement_timeout = 0"
 

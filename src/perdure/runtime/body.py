@@ -84,7 +84,7 @@ async def _here(thunk: Callable[[], Any]) -> BodyEnd:
         if task is None or task.cancelling():
             raise
         return BodyEnd(error=error)  # nobody cancelled: the body raised it by itself
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever a tool raises becomes a fact)
         return BodyEnd(error=error)  # a tool that asks for the process's end would end its neighbours as well
 
 

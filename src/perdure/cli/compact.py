@@ -10,6 +10,7 @@ import click
 from perdure.cli.consent import must_agree
 from perdure.cli.options import Options, stored
 from perdure.cli.progress import progress_bar
+from perdure.cli.removal import removing, tell_rest
 from perdure.cli.storage import find, point, there, url_of
 from perdure.errors import Damaged, NewerFormat, PruneRefused, RunGone
 from perdure.journal import Keep
@@ -29,15 +30,11 @@ LEAST = 1000
     "--least", default=LEAST, show_default=True, type=click.IntRange(1), help="With --all: so many events."
 )
 @click.option("--agent", help="With --all: only runs of this agent.")
-@click.option(
-    "--keep",
-    type=click.Choice(["audit", "keys"]),
-    default="audit",
-    show_default=True,
-    help="What stays of the events: acts, approvals and answers, or (of ended runs) the keys of the acts.",
+@removing(
+    keep="audit",
+    stays="What stays of the events: acts, approvals and answers, or (of ended runs) the keys of the acts.",
+    dry_run="Say what would go, and change nothing.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
-@click.option("--yes", is_flag=True, help="Ask nobody.")
 @stored
 def compact(
     options: Options,
@@ -126,8 +123,7 @@ def _tell(options: Options, found: list[Compacted], unreadable: list[str], *, do
     total = sum(one.freed for one in less)
     there_is = f"{size(total)} freed" if done else f"they have {size(total)} now"
     click.echo(f"{counted(len(less), 'run')} compacted, {there_is}" if less else "nothing to take away")
-    for name in unreadable:
-        click.echo(f"  stays: {clean(name)}, damaged: perdure verify {clean(name)}")
+    tell_rest(options, unreadable, removed=done and bool(less))
 
 
 def _document(one: Compacted) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import click
 
 from perdure.cli.consent import must_agree
 from perdure.cli.options import Options, stored
+from perdure.cli.removal import removing, tell_rest
 from perdure.cli.storage import find, there, url_of
 from perdure.errors import CannotWrite, FileThere, PruneRefused, at_store
 from perdure.journal import Keep
@@ -142,15 +143,11 @@ async def _import(options: Options, bundle: bundles.Bundle) -> int:
 @click.option("--status", "statuses", multiple=True, type=click.Choice(sorted(TERMINAL)), help="Only these.")
 @click.option("--agent", help="Only runs of this agent.")
 @click.option("--newest", default=0, type=click.IntRange(0), help="So many of the newest stay all the same.")
-@click.option(
-    "--keep",
-    type=click.Choice(["keys", "audit"]),
-    default="keys",
-    show_default=True,
-    help="What stays of each: the keys of its acts, or also its acts and approvals.",
+@removing(
+    keep="keys",
+    stays="What stays of each: the keys of its acts, or also its acts and approvals.",
+    dry_run="Say what it would free and lose, and change nothing.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what it would free and lose, and change nothing.")
-@click.option("--yes", is_flag=True, help="Ask nobody.")
 @stored
 def prune(
     options: Options,
@@ -244,5 +241,4 @@ def _tell(options: Options, plan: pruning.Plan, keep: str, found: pruning.Pruned
         click.echo(f"  stays: {counted(count, 'ended run')}, {why}")
     for name, why in plan.refused:
         click.echo(f"  stays: {clean(name)}, {clean(why)}")
-    for name in found.unreadable:
-        click.echo(f"  stays: {clean(name)}, damaged: perdure verify {clean(name)}")
+    tell_rest(options, found.unreadable, removed=bool(found.removed))

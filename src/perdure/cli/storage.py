@@ -25,6 +25,11 @@ def url_of(options: Options) -> str:
     return options.store or os.environ.get("PERDURE_STORE") or "perdure.db"
 
 
+def is_database(url: str) -> bool:
+    """Whether the URL names a database on a server."""
+    return url.startswith(("postgresql://", "postgres://"))
+
+
 def path_of(url: str) -> Path | None:
     """The file that the URL names, or None for a store that is no file."""
     url, _ = switched(url)

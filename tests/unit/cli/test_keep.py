@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from perdure.cli.removal import SPACE
+from tests.database import new_database
 from tests.laws.test_damage_laws import everything
 from tests.unit.cli.conftest import Command
 
@@ -89,6 +91,20 @@ def test_a_removed_run_still_tells_what_it_did_if_its_audit_was_kept(perdure: Co
 def test_with_its_keys_alone_it_tells_these(perdure: Command, store: Path) -> None:
     perdure("prune", "--yes")
     assert "k-1" in perdure("audit", "order-1042").out
+
+
+@pytest.mark.postgres
+def test_a_database_is_told_to_have_room_that_waits_for_its_vacuum(perdure: Command, store: Path) -> None:
+    perdure("export", "order-1042", "out.perdure")
+    url = new_database()
+    perdure("import", "out.perdure", "--store", url)
+    seen = perdure("compact", "order-1042", "--yes", "--store", url).out.splitlines()
+    assert seen[-1] == SPACE
+    seen = perdure("prune", "order-1042", "--yes", "--store", url).out.splitlines()
+    assert (seen[0].startswith("removed 1 run"), seen[-1]) == (True, SPACE)
+    assert SPACE not in perdure("prune", "order-1042", "--yes", "--store", url).out
+    assert "VACUUM" in perdure("stats", "--json", "--store", url).document["facts"]["dead rows"]
+    assert SPACE not in perdure("prune", "order-1042", "--yes").out
 
 
 @pytest.mark.parametrize("span", ["30", "d", "-1d", "1y", "1.5d"])

@@ -510,13 +510,13 @@ class PostgresStore(Store):
         self._wake()
 
     async def stats(self) -> StoreStats:
-        runs, sizes = await self._read(reads.counts)
+        runs, sizes, dead = await self._read(reads.counts)
         return StoreStats(
             runs=runs,
             **sizes,
             wal_bytes=0,
             commits=self._commits,
-            facts=self._told(),
+            facts={**self._told(), "dead rows": dead},
         )
 
     def _told(self) -> dict[str, str]:

@@ -70,6 +70,10 @@ _SIZES = {
         SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
         WHERE c.relkind = 'r' AND c.relname ~ '^perdure_' AND pg_table_is_visible(c.oid)""",
 }
+_DEAD = """
+    SELECT coalesce(sum(n_dead_tup), 0)::bigint, coalesce(sum(n_live_tup), 0)::bigint
+    FROM pg_stat_all_tables WHERE relname ~ '^perdure_' AND pg_table_is_visible(relid)
+"""
 
 
 class Sight:
@@ -235,14 +239,19 @@ def sizes(connection: Connection, run_ids: Sequence[str]) -> dict[str, int]:
     return {run_id: int(size) for run_id, size in connection.execute(_SIZE_OF, (ids,))}
 
 
-def counts(connection: Connection) -> tuple[dict[str, int], dict[str, int]]:
-    """Runs by status; and events, event_bytes, snapshot_bytes, blob_bytes, file_bytes."""
+def counts(connection: Connection) -> tuple[dict[str, int], dict[str, int], str]:
+    """Runs by status; events, event_bytes, snapshot_bytes, blob_bytes, file_bytes; and in words the rows that
+    take up room until they are vacuumed, as the server's own counters have them, which lag a little.
+    """
     with connection.pipeline():
         connection.execute(_ONE_MOMENT)
         runs = connection.execute(_RUNS)
         sizes = {name: connection.execute(sql.encode()) for name, sql in _SIZES.items()}
+        rows = connection.execute(_DEAD)
         connection.execute("COMMIT")
-    return dict(runs.fetchall()), {name: int(one(found)[0]) for name, found in sizes.items()}
+    dead, live = one(rows)
+    words = f"{dead:,}, beside {live:,} live ones; VACUUM makes their room usable again"
+    return dict(runs.fetchall()), {name: int(one(found)[0]) for name, found in sizes.items()}, words
 
 
 def change(connection: Connection) -> int:

@@ -33,6 +33,7 @@ from perdure.agent import (
 from perdure.agent import agent as declaration
 from perdure.agent.placing import Placing, placement_of
 from perdure.clock import SECOND, SYSTEM, Clock
+from perdure.codec.naming import written
 from perdure.codec.secret import Resolver
 from perdure.desk import Desk
 from perdure.errors import BadRunId, BadSetting, NotServed, OtherGoal, at_store
@@ -235,8 +236,8 @@ class Runtime(Desk):
         known = known or await goal_of(self.store, row.run_id)
         if known != goal:
             raise OtherGoal(
-                f"run {row.run_id} was started for {codec.decode(known)!r:.120},"
-                f" not for {codec.decode(goal)!r:.120}",
+                f"run {row.run_id} was started for {written(codec.decode(known), 120)},"
+                f" not for {written(codec.decode(goal), 120)}",
                 run_id=row.run_id,
             )
 

@@ -82,11 +82,13 @@ def resolve(options: Options, run: str, call: str | None, app: str | None, **ans
 
 
 def value_of(text: str) -> Any:
-    """What was typed: JSON, or else text."""
+    """What was typed: JSON, or else text. Raises UsageError for JSON that Python does not read."""
     try:
         return json.loads(text)
-    except ValueError:
+    except json.JSONDecodeError:
         return text
+    except (RecursionError, ValueError) as error:  # nested too deeply; a number of too many digits
+        raise click.UsageError(f"{text[:40]}… cannot be read: {error}") from None
 
 
 async def _only_unknown(runtime: Runtime, run_id: str) -> str:

@@ -24,6 +24,7 @@ from perdure.clock import SECOND, SYSTEM
 from perdure.codec import plain
 from perdure.errors import AmbiguousRun, BadGoal, NoSuchRun, NotServed, PerdureError, at_store
 from perdure.host import PATIENCE, Runtime, check_id
+from perdure.runtime.plain_loop import plain_loop
 from perdure.runtime.vaults import apart
 from perdure.store.protocol import Query, RunRow
 from perdure.timeline.plain import brief, clean, jsonable
@@ -107,6 +108,8 @@ async def _run(options: Options, order: Order) -> Outcome[Any] | None:
 
     agent = load(order.app)
     agent.validate()
+    if agent.step_fn is None:
+        plain_loop(agent)  # which refuses what it could not drive
     goal = goal_of(agent, order.goal) if order.goal is not None or _new_store(options) is not None else None
     if order.run_id is not None:
         check_id(order.run_id)
@@ -177,7 +180,7 @@ def goal_of(agent: Agent[Any, Any, Any], text: str | None) -> Any:
     if text is not None:
         try:
             candidates.append(json.loads(text))
-        except ValueError as error:  # only the text itself is a candidate
+        except (RecursionError, ValueError) as error:  # only the text itself is a candidate
             not_json = f"; as JSON it cannot be read: {error}"
     refusal: PerdureError | None = None
     for candidate in candidates:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from perdure.codec.naming import written
 from perdure.codec.personal import opened
 from perdure.codec.sealed import Sealed, vault_scope
 
@@ -35,9 +36,9 @@ def _judge(schema: Any, value: object, where: str, defs: dict[str, Any]) -> str:
     if reference.startswith("#/$defs/"):
         return _judge(defs.get(reference.removeprefix("#/$defs/"), {}), value, where, defs)
     if "enum" in schema and not any(_same(value, allowed) for allowed in schema["enum"]):
-        return _told(where, "one of " + ", ".join(map(repr, schema["enum"])), value)
+        return _told(where, "one of " + ", ".join(written(one, _SHOWN) for one in schema["enum"]), value)
     if "const" in schema and not _same(value, schema["const"]):
-        return _told(where, repr(schema["const"]), value)
+        return _told(where, written(schema["const"], _SHOWN), value)
     for words in ("anyOf", "oneOf"):
         wrong = [_judge(one, value, where, defs) for one in schema.get(words, ())]
         if wrong and all(wrong):
@@ -151,5 +152,5 @@ _LIMITS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 def _told(where: str, expected: str, value: object) -> str:
-    shown = repr(value)
+    shown = written(value, _SHOWN + 1)
     return f"{where} should be {expected}, and is {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}"

@@ -5,6 +5,7 @@ Shows little of a value, for it may be private, and never runs a user's `__repr_
 
 from __future__ import annotations
 
+import reprlib
 from typing import Final
 
 SHOWN_MOST: Final = 40
@@ -34,6 +35,28 @@ def shown(value: object) -> str:
         return type_name(value)
     text = repr(value[:SHOWN_MOST] if isinstance(value, str | bytes) else value)
     return text if len(text) <= SHOWN_MOST else text[: SHOWN_MOST - 3] + "..."
+
+
+MOST_BITS = 14_000
+"""Integers of more bits take long to be written in decimals, and Python refuses some of them."""
+
+
+class Short(reprlib.Repr):
+    """Tells an enormous integer by its size."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        """In decimals, if it has not too many."""
+        bits = x.bit_length()
+        return super().repr_int(x, level) if bits <= MOST_BITS else f"<integer of {bits} bits>"
+
+
+def written(value: object, width: int) -> str:
+    """A value as Python writes it, in at most `width` characters, whatever is in it."""
+    try:
+        text = repr(value)
+    except ValueError:  # there is an integer in it that Python does not write
+        text = Short().repr(value)
+    return text[:width]
 
 
 def found(plain: object) -> str:

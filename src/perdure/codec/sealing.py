@@ -28,6 +28,13 @@ def any_sealed(plain: Any) -> bool:
 # ------------------------------------------------------------------------------------------ by a schema
 
 
+def personal_in(schema: Any) -> bool:
+    """Whether this JSON schema calls something personal."""
+    if type(schema) is dict:
+        return "x-personal" in schema or any(map(personal_in, schema.values()))
+    return type(schema) is list and any(map(personal_in, schema))
+
+
 def by_schema(schema: Any, given: Any) -> Any:
     """The data with what this JSON schema calls personal sealed. Raises KeyMissing, PersonalErased."""
     return _by(schema, given, schema.get("$defs", {}) if type(schema) is dict else {})

@@ -19,6 +19,7 @@ from msgspec import Struct
 from perdure import codec
 from perdure.agent import Approval, ApprovalRequest, Call, Forever, Principal, Tool
 from perdure.clock import SECOND
+from perdure.codec.naming import written
 from perdure.errors import (
     ApprovalDenied,
     ApprovalError,
@@ -266,9 +267,8 @@ def _changed(record: RunRecord, then: e.CallHead, now: e.CallHead) -> str:
     old = {name: resolve(record.state, value, values) for name, value in then.args}
     new = {name: resolve(record.state, value, values) for name, value in now.args}
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    return (
-        ", ".join(f"{name} {old.get(name)!r:.60} -> {new.get(name)!r:.60}" for name in names) or "their form"
-    )
+    sides = [f"{name} {written(old.get(name), 60)} -> {written(new.get(name), 60)}" for name in names]
+    return ", ".join(sides) or "their form"
 
 
 def _premise_drift(wanted: Wanted, asked: ApprovalRecord) -> str:

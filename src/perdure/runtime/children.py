@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from perdure import codec
 from perdure.agent import Agent, Budget, Call
+from perdure.codec.naming import written
 from perdure.errors import BadArguments, ChildFailed, NoSuchRun, RunEnded, RunGone
 from perdure.runtime import questions, rights, standins, waits
 from perdure.runtime.allotment import allot
@@ -86,8 +87,8 @@ async def spawn(execution: Execution, spawning: Spawning) -> Any:
         was = Begun.of(wait).started
         if (was.agent, was.goal) == (agent.name, goal):
             return None
-        recorded = f"a child of {was.agent} for {codec.decode(was.goal)!r:.80}"
-        now = f"spawns {agent.name} for {codec.decode(goal)!r:.80}"
+        recorded = f"a child of {was.agent} for {written(codec.decode(was.goal), 80)}"
+        now = f"spawns {agent.name} for {written(codec.decode(goal), 80)}"
         return Sides(wait.path, recorded, now, f"at {wait.path} recorded {recorded}; the code {now}")
 
     name = child_id(drive.run_id, path)

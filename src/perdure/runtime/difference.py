@@ -6,13 +6,14 @@ its size, and shows the part of a long text in which the two differ.
 
 from __future__ import annotations
 
-import reprlib
 from typing import Any
 
 from msgspec import Struct
 
 from perdure import codec
+from perdure.codec.naming import Short
 from perdure.errors import PerdureError
+from perdure.state.patch import same
 
 WIDTH = 60
 """Characters of one value at most."""
@@ -51,7 +52,7 @@ NOTHING: Any = _Nothing()
 
 def shown(value: Any, width: int = WIDTH) -> str:
     """The value, as Python would write it, in at most `width` characters."""
-    short = reprlib.Repr()
+    short = Short()
     short.maxstring = short.maxother = short.maxlong = width
     short.maxlevel = 4
     text = " ".join(short.repr(value).split())
@@ -90,25 +91,21 @@ def differences(one: Any, other: Any, at: str) -> list[tuple[str, Any, Any]]:
             for index, (first, second) in enumerate(zip(ones, others, strict=True))
         ]
     else:
-        return [] if _same(one, other) else [(at, one, other)]
+        return [] if same(one, other) else [(at, one, other)]
     below = [found for part, first, second in pairs for found in differences(first, second, at + part)]
-    if not below and not _same(one, other):  # the same parts in another order
+    if not below and not same(one, other):  # the same parts in another order
         return [(at, one, other)]
     return below
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other or repr(one) == repr(other)  # NaN is like itself, 1 is not like True
 
 
 def both(one: Any, other: Any) -> tuple[str, str]:
     """Two values that differ, each in a few words; of long texts the part in which they differ."""
     if isinstance(one, str) and isinstance(other, str) and max(len(one), len(other)) > WIDTH - 2:
-        same = next(
+        kept = next(
             (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
             min(len(one), len(other)),
         )
-        return _part(one, same), _part(other, same)
+        return _part(one, kept), _part(other, kept)
     return shown(one), shown(other)
 
 

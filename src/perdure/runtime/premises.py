@@ -19,6 +19,7 @@ from perdure import codec
 from perdure.agent import Call, Premise, Tool
 from perdure.agent.recovery import called
 from perdure.clock import SECOND
+from perdure.codec.naming import written
 from perdure.errors import NotStorable, PremiseChanged, PremiseUnread, ShapeMismatch
 from perdure.journal import retold
 from perdure.runtime.body import run_body
@@ -378,4 +379,4 @@ def _fitting(value: bytes | None, room: int) -> Any:
 
 
 def _value(value: bytes | None) -> str:
-    return f"{codec.decode(value)!r:.{SHOWN}}" if value else "something else"
+    return written(codec.decode(value), SHOWN) if value else "something else"

@@ -7,6 +7,7 @@ its wait once, a signal is kept until one wait takes it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from perdure import codec
 from perdure.clock import SECOND
+from perdure.codec.naming import written
 from perdure.state import events as e
 from perdure.state.record import RunRecord, SignalRecord, WaitRecord
 from perdure.store.protocol import NEVER, Inbound
@@ -51,7 +53,7 @@ class Terms(Struct, frozen=True):
         if self.choices is not None:
             if any(codec.encode(choice) == codec.encode(value) for choice in self.choices):
                 return ""
-            return f"$ should be one of {', '.join(map(repr, self.choices))}, and is {value!r:.80}"
+            return f"$ should be {one_of(self.choices)}, and is {written(value, 80)}"
         return codec.misfit(self.schema, value) if self.schema is not None else ""
 
     @property
@@ -59,11 +61,16 @@ class Terms(Struct, frozen=True):
         """What happens at the deadline, in words."""
         match self.expiry:
             case "default":
-                return f"goes on with {self.default!r:.60}"
+                return f"goes on with {written(self.default, 60)}"
             case "deny":
                 return "counts as no"
             case _:
                 return "raises WaitExpired"
+
+
+def one_of(choices: Sequence[Any]) -> str:
+    """What may be answered, in words."""
+    return "one of " + ", ".join(written(choice, 80) for choice in choices)
 
 
 def terms_of(wait: WaitRecord) -> Terms:

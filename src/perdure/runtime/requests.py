@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from perdure import codec
 from perdure.agent import ApprovalRequest
 from perdure.clock import SECOND
+from perdure.codec.naming import written
 from perdure.journal import Retold, resolve
 from perdure.runtime import decisions
 from perdure.state import events as e
@@ -45,7 +46,7 @@ def noted(record: RunRecord) -> list[dict[str, Any]]:
         {
             "id": asked.id,
             "tool": asked.head.name,
-            "args": {name: f"{value!r:.120}" for name, value in request_of("", record, asked).args.items()},
+            "args": {name: written(value, 120) for name, value in request_of("", record, asked).args.items()},
             "deadline": asked.deadline,
             "by": asked.by,
             "quorum": asked.quorum,

@@ -7,7 +7,7 @@ objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from perdure.codec import encode
@@ -43,11 +43,11 @@ class Scribe:
                     self._value(value, path, at, later)
                     for at, value in enumerate(change.values, change.start)
                 ]
-                out.append(Splice(_keys(path), change.start, change.length, tuple(values)))
+                out.append(Splice(keys_of(path), change.start, change.length, tuple(values)))
             elif isinstance(change, Drop):
-                out.append(Delete(_keys(path)))
+                out.append(Delete(keys_of(path)))
             else:
-                out.append(Set(_keys(path), self._value(change.value, path, None, later)))
+                out.append(Set(keys_of(path), self._value(change.value, path, None, later)))
             out += later
         return tuple(out)
 
@@ -97,10 +97,19 @@ class Scribe:
             return value
         written = self.written(data)
         if written is not data:
-            later.append(Set(_keys(path), written))
+            later.append(Set(keys_of(path), written))
             return None
         return self._hollow(value, path, later) if type(value) in _CONTAINERS else value
 
 
-def _keys(path: Place) -> tuple[Key, ...]:
-    return tuple([OddKey(encode(key.key)) if isinstance(key, Other) else key for key in path])
+def keys_of(path: Sequence[str | int | Other]) -> tuple[Key, ...]:
+    """A path as a fact has it: what is no proper text, unpaired surrogates in it, is an odd key as well."""
+    return tuple([_key(key) for key in path])
+
+
+def _key(key: str | int | Other) -> Key:
+    if type(key) is Other:
+        return OddKey(encode(key.key))
+    if type(key) is str and not key.isascii() and any("\ud800" <= one <= "\udfff" for one in key):
+        return OddKey(encode(key))
+    return key  # type: ignore[return-value]

@@ -16,7 +16,7 @@ from perdure.agent import Principal
 from perdure.clock import Clock
 from perdure.codec.redaction import refuse_leak
 from perdure.codec.sealed import Seen
-from perdure.codec.sealing import by_schema
+from perdure.codec.sealing import by_schema, personal_in
 from perdure.errors import (
     AlreadyAnswered,
     AnswerLate,
@@ -80,7 +80,7 @@ async def signal(
 async def _private(store: Store, run_id: str, value: bytes, waits: list[WaitRecord]) -> bytes:
     """The value with what is waited for as personal data sealed: from a command line it comes as it is."""
     schema = next((terms_of(wait).schema for wait in waits), None)
-    if "x-personal" not in repr(schema):
+    if not personal_in(schema):
         return value
     Seen.personal = True
     with entered(await vault_of(store, run_id, make=True)):

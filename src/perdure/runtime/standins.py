@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from perdure import codec
 from perdure.codec import Shape
+from perdure.codec.naming import written
 from perdure.codec.sealing import unwrapped
 from perdure.errors import ShapeMismatch
 from perdure.runtime.boundary import reached
@@ -142,7 +143,7 @@ def _held(
 def _brief(act: e.OriginAct) -> str:
     if act.child:
         return f"child {act.child}, which has acted"
-    return f"{codec.decode(act.value)!r:.120}" if act.value else "done"
+    return written(codec.decode(act.value), 120) if act.value else "done"
 
 
 def _result(fork: ForkRecord, one: AskedEffect) -> tuple[e.Outcome, bytes]:

@@ -21,7 +21,7 @@ from perdure.codec.plain import ATOMS
 from perdure.codec.record import record_items
 from perdure.errors import NotStorable, ShapeMismatch
 from perdure.runtime.places import WHOLE, Places, places_in
-from perdure.runtime.scribe import Scribe
+from perdure.runtime.scribe import Scribe, keys_of
 from perdure.runtime.watch import Scan, Watch, lowered
 from perdure.state.events import Op, StateList
 from perdure.state.patch import compare, whole
@@ -214,10 +214,10 @@ class LiveState(Generic[S]):
         count = watch.beginning(items)
         rolling = watch.rolling(count)
         if count == len(items):
-            return StateList(path, count), rolling.digest()
+            return StateList(keys_of(path), count), rolling.digest()
         tail = encode_items(items[count:], where=ROOT + "".join(map(step_of, path)), start=count)
         rolling.extend(tail)
-        return StateList(path, count, tuple(map(Scribe(values).written, tail))), rolling.digest()
+        return StateList(keys_of(path), count, tuple(map(Scribe(values).written, tail))), rolling.digest()
 
     def _path_of(self, value: list[Any]) -> Path | None:
         for path, known in self._lists.items():

@@ -20,13 +20,14 @@ from perdure.agent import Expiry, Forever, Patience
 from perdure.agent.policy import is_a
 from perdure.clock import SECOND
 from perdure.codec import Shape
+from perdure.codec.naming import written
 from perdure.errors import BadArguments, InboxMoved, ShapeMismatch, SignalUnfit, StoreError, WaitExpired
 from perdure.journal import Fences, outlast
 from perdure.recovery.verdicts import first_seq, records
 from perdure.runtime.boundary import reached
 from perdure.runtime.difference import Sides
 from perdure.runtime.execution import Branch, Execution, here
-from perdure.runtime.questions import Terms, moment_of, named, next_signal, words
+from perdure.runtime.questions import Terms, moment_of, named, next_signal, one_of, words
 from perdure.state import events as e
 from perdure.state.amount import Amount
 from perdure.state.record import RunRecord, WaitRecord
@@ -280,7 +281,7 @@ def _choice(choices: tuple[Any, ...], plain: Any) -> Any:
     for choice in choices:
         if codec.encode(choice) == codec.encode(plain):
             return choice
-    raise ShapeMismatch(f"$.answer should be one of {', '.join(map(repr, choices))}, and is {plain!r:.80}")
+    raise ShapeMismatch(f"$.answer should be {one_of(choices)}, and is {written(plain, 80)}")
 
 
 async def _refuse(execution: Execution, wait: WaitRecord, why: str) -> NoReturn:

@@ -20,6 +20,7 @@ from perdure import codec
 from perdure.agent import Agent
 from perdure.clock import Clock
 from perdure.codec import Shape
+from perdure.codec.naming import written
 from perdure.codec.sealing import beside, by_schema, unclear
 from perdure.errors import BadChange, BadPoint, BudgetBelowSpent, ForkRefused, OtherFork, ShapeMismatch
 from perdure.journal import Retold, gathered, history, outline, pruned, retold
@@ -268,7 +269,8 @@ class _Draft:
         if change.state:
             shape = None if self.agent is None else self.agent.state_shape
             state = self._kept(shape, state, was, "$.state")
-        self.told += [replaced(one, now=value_at(state, parsed(one.place))) for one in places]
+        now = [value_at(state, parsed(text)) for text in change.state]
+        self.told += [replaced(one, now=value) for one, value in zip(places, now, strict=True)]
         return e.RunForked(
             order.run_id,
             trace_of(order.new_id),
@@ -405,7 +407,7 @@ class _Draft:
                 return e.WaitClosed(item.path, "child", codec.encode(_told(value)), by=item.name)
             case "signal" | "answer" as how:
                 if misfit := terms_of(item).misfit(plain):
-                    raise ShapeMismatch(f"{plain!r:.80} is none that {words(item)} takes: {misfit}")
+                    raise ShapeMismatch(f"{written(plain, 80)} is none that {words(item)} takes: {misfit}")
                 return e.WaitClosed(item.path, how, value, by=self.order.by)
 
     # -- models and limits

@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
+from perdure.codec.naming import MOST_BITS
 from perdure.codec.redaction import of_sealed, redacted
 from perdure.codec.sealed import Sealed
 from perdure.codec.secret import Secret
@@ -74,7 +75,7 @@ def jsonable(value: Any) -> Any:
         case str():
             return _json_text(redacted(value))
         case int():
-            return value if -SAFE_INTEGER < value < SAFE_INTEGER else {"$int": str(value)}
+            return value if -SAFE_INTEGER < value < SAFE_INTEGER else {"$int": digits(value)}
         case float():
             return value if math.isfinite(value) else {"$float": str(value)}
         case bytes() | bytearray() | memoryview():
@@ -87,6 +88,11 @@ def jsonable(value: Any) -> Any:
             return {"$set": [jsonable(item) for item in sorted(value, key=repr)]}
         case _:
             return _json_scalar(value)
+
+
+def digits(value: int) -> str:
+    """An integer as text: in decimals, or in hexadecimal if it has more of them than Python writes."""
+    return str(value) if value.bit_length() <= MOST_BITS else hex(value)
 
 
 def _json_text(text: str) -> Any:

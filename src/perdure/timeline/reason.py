@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 
 from perdure.codec import decode
+from perdure.codec.naming import written
 from perdure.errors import Damaged, PerdureError, at_store
 from perdure.recovery.deploys import RunKey
 from perdure.runtime.decisions import ANYONE, FUNCTION
@@ -275,7 +276,7 @@ def _open_wait(wait: WaitRecord, now: int) -> str:
     terms = terms_of(wait)
     what = clean(wait.name) if wait.kind == "sleep" else f"{clean(words(wait))} at {wait.path}"
     if terms.choices is not None:
-        what += f" ({' | '.join(clean(repr(choice)) for choice in terms.choices)})"
+        what += f" ({' | '.join(clean(written(choice, 80)) for choice in terms.choices)})"
     if wait.refused:
         what += f"; an answer did not fit: {clean(wait.refused)}"
     if wait.deadline >= NEVER:

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from perdure.state.patch import same
 from perdure.state.record import Spent
 from perdure.timeline.comparison import Change
 from perdure.timeline.matching import Sameness
@@ -96,7 +97,7 @@ class Simulated:
     @property
     def same(self) -> bool:
         """Whether it did what the run did: the same calls, the same state, the same end."""
-        ending = (self.ended, repr(self.result)) == (self.then_ended, repr(self.then_result))
+        ending = self.ended == self.then_ended and same(self.result, self.then_result)
         return set(self.counts) <= {"same"} and not self.changes and not self.error and ending
 
 

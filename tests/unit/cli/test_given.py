@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from perdure.codec.frame import body_of
-from perdure.codec.sealed import Seen
+from perdure.codec.sealed import Sealed, Seen
 from perdure.journal import read_all
+from perdure.state.patch import same
 from perdure.store.protocol import Query
 from perdure.store.sqlite import SQLiteStore
 from tests.unit.cli.conftest import Command
@@ -170,3 +171,11 @@ def test_personal_data_deep_in_an_answer_is_sealed(perdure: Command, letters: Pa
     assert perdure("run", "app.py", "--id", "asked").code == 0
     assert nowhere()
     assert perdure("show", "asked", "--reveal").out.splitlines()[-1] == f"result  {TYPED}"
+
+
+def test_personal_values_are_told_alike_and_compared_by_what_they_hold() -> None:
+    one, other = Sealed(b"a" * 40), Sealed(b"b" * 40)
+    assert repr({"name": one}) == repr({"name": other}) == "{'name': [personal]}"
+    assert same([one], [Sealed(b"a" * 40)])
+    assert not same([one], [other])
+    assert not same({one}, {other})

@@ -25,6 +25,7 @@ from perdure.errors import (
     WorkerTaken,
 )
 from perdure.journal import verify
+from perdure.runtime.holds import POISON_CLAIMS
 from perdure.store import MemoryStore, open_store
 from perdure.store.kept import PARTS, Kept, Part
 from perdure.store.master import Master
@@ -355,3 +356,25 @@ def test_on_postgres_it_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [value for value in asyncio.run(lying(url)) if value.part != "key"] == [
         value for value in before if value.part != "key"
     ]
+
+
+async def test_a_worker_without_the_new_key_gives_runs_back_untouched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has tried more often than a run survives that loses its workers, and another one ends it."""
+    store, made = MemoryStore(), letters()
+    old = SealedStore(store)
+    async with Runtime(old, [made], check=False) as early:
+        await early.run(made, "r", "goal", patience=timedelta(0))
+        monkeypatch.setenv("PERDURE_KEY", f"{KEYS[2]},{KEYS[1]}")
+        assert (await rotation.rotate(store)).done
+        async with Runtime(SealedStore(store), [made], check=False) as late:
+            await late.signal("r", "word", "told")
+            before = await store.read("r"), (await store.row("r")).status
+            for _ in range(POISON_CLAIMS + 2):
+                with pytest.raises(KeyMissing, match=NAMES[2]):
+                    await early.resume("r")
+            row = await store.row("r")
+            assert (await store.read("r"), row.status) == before
+            assert (row.worker, row.claims) == (None, 0)
+            assert isinstance(await late.resume("r"), Finished)

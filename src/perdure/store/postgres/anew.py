@@ -106,7 +106,7 @@ def check_alone(connection: Connection) -> None:
 
 def _written(old: Kept, new: Kept) -> tuple[bytes, tuple[Any, ...]]:
     table = _TABLES[old.part]
-    if old.part == "blob":
+    if old.part == "blob" and new.digest != old.digest:
         return _RENAME.encode(), (*old.place, old.data, new.digest, new.data)
     digest = ", digest = %b" if old.digest else ""
     there = f"{table.here()} AND {table.data} = %b"

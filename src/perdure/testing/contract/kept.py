@@ -46,11 +46,15 @@ class KeptPromises(Promises):
         await _filled(trial)
         for part in PARTS:
             for old in await _all(trial.store, part):
-                new = replace(old, data=b"new " + old.data, digest=old.digest and bytes(16))
+                digest = bytes(255 - byte for byte in old.digest)
+                new = replace(old, data=b"new " + old.data, digest=digest)
                 assert await trial.store.swap([(old, new)]) == 1, part
                 assert new.data in [one.data for one in await _all(trial.store, part)]
                 assert await trial.store.swap([(old, new)]) == 0, part
         assert (await trial.store.row("r")).seq == 2
+        [blob, _] = await _all(trial.store, "blob")
+        assert await trial.store.swap([(blob, replace(blob, data=b"under its name"))]) == 1
+        assert b"under its name" in [one.data for one in await _all(trial.store, "blob")]
         both = [(one, replace(one, data=b"newer")) for one in (await _all(trial.store, "event"))[:2]]
         await trial.store.swap(both[:1])
         assert await trial.store.swap(both) == 1, "each is judged by itself"

@@ -230,7 +230,7 @@ class Agent(Generic[S, G, R]):
 
     def lists(self, tool: Tool[..., Any]) -> bool:
         """Whether this very declaration, bound to this very object, is listed, also as a premise."""
-        return tool.identity in self._listed
+        return (id(tool._declaration), id(tool.owner)) in self._listed
 
     def tool_named(self, name: str) -> Tool[..., Any] | None:
         """The tool, model or fact of this name, if one is listed; also one that tells people of approvals.

@@ -198,7 +198,7 @@ class Parameters:
         Raises BadArguments (T204) on a misfit.
         """
         if not kwargs and len(args) == self._count:
-            return dict(zip(self.names, args, strict=True))
+            return dict(zip(self.names, args))  # noqa: B905  (of one length; a keyword is dear here)
         if len(args) > len(self._positional):
             raise self._too_many(args)
         given = dict(zip(self._positional, args, strict=False))
@@ -234,7 +234,9 @@ class Parameters:
     ) -> tuple[list[Any], dict[str, Any]]:
         """How the function is called: (positional, by name)."""
         named = {**args, **injected}
-        return [named.pop(name) for name in self._positional_only] if self._positional_only else [], named
+        if not self._positional_only:
+            return [], named
+        return [named.pop(name) for name in self._positional_only], named
 
     def restore(self, plain_args: Mapping[str, Any]) -> dict[str, Any]:
         """Typed arguments from plain data, in signature order.

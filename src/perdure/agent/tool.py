@@ -117,6 +117,10 @@ class Tool(Declared, Generic[P, R_co]):
     options: Options
     model_name: str
     """The declared model's name; empty for tools and facts."""
+    guarded: bool
+    """Whether something about each call has to be asked: its premises, a person."""
+    limited: bool
+    """Whether a call may have to wait for its turn."""
 
     def __init__(
         self, fn: Any, kind: Kind, changes: Mapping[str, Any], *, base: Options, model_name: str = ""
@@ -139,7 +143,10 @@ class Tool(Declared, Generic[P, R_co]):
         self._effect_takes = (
             selection(effect, self.parameters, "its effect function") if callable(effect) else None
         )
-        when = options.approval.when if options.approval else None
+        approval = options.approval
+        when = approval.when if approval else None
+        self.guarded = bool(options.premises) or approval is not None
+        self.limited = options.limit is not None or options.rate is not None
         self._when_takes = selection(when, self.parameters, "its Approval(when=)") if when else None
         if self.kind == "tool" and options.for_model and not _MODEL_NAME.fullmatch(self.name):
             raise BadDeclaration(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from itertools import chain as chained
 
 SIZE = 16
 """Bytes of every digest."""
@@ -20,8 +19,6 @@ GENESIS = b"\0" * SIZE
 
 _length = struct.Struct(">Q").pack
 """A length or count as 8 bytes."""
-
-_one_by_one = chained.from_iterable
 
 _begun = blake2b(digest_size=SIZE).copy
 """A hash that has taken nothing in yet: half the price of making one."""
@@ -38,14 +35,16 @@ def digest(*parts: bytes) -> bytes:
 
 def _framed(parts: Sequence[bytes]) -> bytes:
     """Each part after its length."""
-    return b"".join(_one_by_one(zip(map(_length, map(len, parts)), parts, strict=True)))
+    out: list[bytes] = []
+    for part in parts:
+        out += (_length(len(part)), part)
+    return b"".join(out)
 
 
 def chain(previous: bytes, event: bytes) -> bytes:
     """The link of an event: the digest of the previous link and the event's frame as stored."""
     state = _begun()
-    state.update(previous)
-    state.update(event)
+    state.update(previous + event)
     return state.digest()
 
 

@@ -64,9 +64,9 @@ def pack(body: object) -> bytes:
     else:
         names = _plain_fields(type(body))
         data = _pack(_with_values(body, names) if names else body)
-    if len(data) > BODY_MOST:
-        raise TooLarge(f"a body of {len(data)} bytes is longer than {BODY_MOST}")
     if len(data) >= COMPRESS_FROM:
+        if len(data) > BODY_MOST:
+            raise TooLarge(f"a body of {len(data)} bytes is longer than {BODY_MOST}")
         small = zstd.compress(data, LEVEL)
         if len(small) + 4 < len(data):
             return bytes((FORMAT, COMPRESSED)) + len(data).to_bytes(4, "big") + small

@@ -34,6 +34,9 @@ MAX_DEPTH = 128
 ATOMS: frozenset[type] = frozenset({type(None), bool, int, float, str, bytes})
 """Immutable plain types that MessagePack has natively."""
 
+_all_atoms = ATOMS.issuperset
+_all_text = frozenset({str}).issuperset
+
 PATHS: tuple[type[PurePath], ...] = (PurePosixPath, PureWindowsPath, PosixPath, WindowsPath)
 """The plain path types, in the order of their marks on disk."""
 
@@ -126,6 +129,8 @@ def _dict(value: dict[Any, Any], walk: Walk, depth: int) -> dict[Any, Any]:
         _enter(value, depth)
     # The copy is both: what is walked, safe from other threads, and what comes out.
     out = dict.copy(value)
+    if _all_text(map(type, out)) and _all_atoms(map(type, out.values())):
+        return out
     key: Any = None
     try:
         for key, item in out.items():
@@ -304,14 +309,15 @@ def _record(read: Reader) -> Lower:
     def fields(value: Any, walk: Walk, depth: int) -> dict[str, Any]:
         if depth >= MAX_DEPTH:
             _enter(value, depth)
-        out: dict[str, Any] = {}
+        out = dict(read(value))
+        if _all_atoms(map(type, out.values())):
+            return out
         name = ""
         try:
-            for name, item in read(value):
+            for name, item in out.items():
                 kind = type(item)
-                out[name] = (
-                    item if kind in ATOMS else (_LOWER.get(kind) or _learn(kind))(item, walk, depth + 1)
-                )
+                if kind not in ATOMS:
+                    out[name] = (_LOWER.get(kind) or _learn(kind))(item, walk, depth + 1)
         except Refused as refused:
             refused.through(step_of(name), value)
             raise

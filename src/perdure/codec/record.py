@@ -61,7 +61,7 @@ def _dataclass_reader(kind: type) -> Reader:
     def read(value: Any) -> Items:
         try:
             if fields is not None:
-                return zip(names, fields(value), strict=True)
+                return zip(names, fields(value))  # noqa: B905  (of one length; a keyword is dear here)
             return [(name, getattr(value, name)) for name in names]
         except AttributeError:
             # A field that was never set has no value to keep; reading back tells that it is missing.

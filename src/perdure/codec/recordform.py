@@ -44,8 +44,9 @@ class Record(Form):
         )
         self._names = frozenset(field.name for field in self.fields)
         # Where no field has anything to restore, the stored dict has the values as they are.
-        rows = tuple((name, kinds) for name, kinds, _, _ in self._rows)
-        self._flat = rows if rows and all(kinds for _, kinds in rows) else None
+        self._order = tuple(field.name for field in self.fields)
+        self._flat = tuple(kinds for _, kinds, _, _ in self._rows)
+        self._rows_seen: set[tuple[type, ...]] = set()
         self._hashed = mode.hashed and not mode.lax
         self.takes = frozenset({tuple if self._hashed else dict})
 
@@ -63,15 +64,13 @@ class Record(Form):
         """The restored fields, defaults included."""
         if type(plain) is not dict:
             plain = self._opened(plain)
-        if self._flat is not None and len(plain) == len(self._flat):
-            try:
-                for name, kinds in self._flat:
-                    if type(plain[name]) not in kinds:
-                        break
-                else:
-                    return dict(plain)
-            except KeyError:
-                pass  # a field is missing, another one is there: below it is told which
+        if tuple(plain) == self._order:
+            row = tuple(map(type, plain.values()))
+            if row in self._rows_seen:
+                return dict(plain)
+            if all(map(frozenset.__contains__, self._flat, row)):
+                self._rows_seen.add(row)
+                return dict(plain)
         out: dict[str, Any] = {}
         seen = 0
         name = ""

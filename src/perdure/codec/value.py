@@ -68,7 +68,11 @@ def encode(value: object, *, where: str = "$") -> bytes:
     `where` is the path that error messages start with. Raises NotStorable (T205) with `path` and `type_name`.
     """
     walk = Walk()
-    tree = walked(value, where, walk)
+    return written(walked(value, where, walk), walk, where)
+
+
+def written(tree: Any, walk: Walk, where: str = "$") -> bytes:
+    """The value bytes of what a walk has made plain. Raises TooLarge."""
     try:
         if not walk.special:
             try:

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.clock import Clock
+from perdure.codec.secret import KNOWN
 from perdure.errors import InboxMoved, StoreError
 from perdure.journal.fences import Fences, leaves_whole
 from perdure.journal.kinds import ENDS_ACT, VITAL, is_progress
-from perdure.journal.outlast import outlast
+from perdure.journal.outlast import outlast, until_done
 from perdure.journal.outline import BLOB_BYTES, legible, outline
 from perdure.journal.past import Past
 from perdure.journal.snapshots import EVENT_BYTES, KEPT, SnapshotPolicy, pack_snapshot
@@ -132,7 +133,7 @@ class Journal:
         if self._early or self._early_taken or self._is_full():
             async with self._lock:
                 if self._is_full():
-                    await self._settle(self.flush())
+                    await until_done(self.flush())
                 self._add_early()
         if self.durability == "strict":
             await self.barrier()
@@ -147,7 +148,7 @@ class Journal:
         if self._lock.locked() or self._early or self._early_taken or self._is_full():
             async with self._lock:
                 if self._is_full():
-                    await self._settle(self.flush())
+                    await until_done(self.flush())
                 self._add_early()
                 self._add(make(self.record), taken)
         else:
@@ -165,7 +166,23 @@ class Journal:
 
     def _linger(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.flush)
+            self._timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._lingered)
+
+    def _lingered(self) -> None:
+        """Send what has waited long enough. One timer serves many writes: to cancel it is as dear as to set
+        it, and a run that waits for each step would do both each time.
+        """
+        self._timer = None
+        if self._pending and self.clock.monotonic() - self._since < LINGER_SECONDS:
+            self._linger()
+        else:
+            self.flush()
+
+    def _rest(self) -> None:
+        """Nothing lingers any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _is_full(self) -> bool:
         return self._unacked >= UNACKED_EVENTS or self._unacked_bytes + self._pending_bytes >= UNACKED_BYTES
@@ -183,14 +200,18 @@ class Journal:
             self._add((), ())
 
     def _add(self, bodies: Sequence[e.AnyBody], taken: Sequence[int]) -> None:
+        now = self.clock.monotonic()
+        if not self._pending:
+            self._since = now
         self._queue(bodies, taken)
-        if len(self._pending) >= PENDING_EVENTS or self._pending_bytes >= PENDING_BYTES:
+        if (
+            now - self._since >= LINGER_SECONDS
+            or len(self._pending) >= PENDING_EVENTS
+            or self._pending_bytes >= PENDING_BYTES
+        ):
             self.flush()
         elif self._timer is None:
-            self._since = self.clock.monotonic()
             self._linger()
-        elif self.clock.monotonic() - self._since >= LINGER_SECONDS:
-            self.flush()
 
     def _queue(self, bodies: Sequence[e.AnyBody], taken: Sequence[int]) -> None:
         if self._early or self._early_taken:
@@ -200,11 +221,12 @@ class Journal:
             self.refused.extend(filter(None, map(self._receipt, bodies)))
             raise self.failure
         for body in bodies:
-            receipt = self._receipt(body) if type(body) is e.CallSettled else None
+            receipt = self._receipt(body) if type(body) is e.CallSettled and body.head is None else None
             self._pending.append(self._encode(body))
             if receipt is not None:
                 self._pending_receipts.append(receipt)
-            if receipt is not None or type(body) in VITAL:
+                self._vital = True
+            elif type(body) in VITAL:
                 self._vital = True
         if taken:
             self._pending_taken.extend(taken)
@@ -219,7 +241,8 @@ class Journal:
 
     def _encode(self, body: e.AnyBody, *, whole: bool = False) -> Stored:
         """Number, fold, frame and chain one fact. `whole`: large values stay in the frame."""
-        body = behind_wall(body)
+        if KNOWN.forms:
+            body = behind_wall(body)
         event = e.Event(self.record.seq + 1, self.clock.now(), self.epoch, body)
         try:
             data = codec.pack(event)
@@ -254,9 +277,6 @@ class Journal:
 
         `urgent`: the run waits for it.
         """
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._apart:  # what comes behind it has no number yet
             return self._last
         if (self._pending or self._pending_taken or self._told) and self.failure is None:
@@ -349,25 +369,9 @@ class Journal:
         if self._early or self._early_taken:
             async with self._lock:
                 self._add_early()
-        await self._settle(self.flush(urgent=True))
+        await until_done(self.flush(urgent=True))
         if self.failure is not None:
             raise self.failure
-
-    async def _settle(self, future: asyncio.Future[Appended] | None) -> None:
-        if future is None or future.done():
-            return
-        # Like asyncio.wait for one future, but cheaper: a cancellation does not reach the write.
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def wake(_: asyncio.Future[Appended]) -> None:
-            if not waiter.done():
-                waiter.set_result(None)
-
-        future.add_done_callback(wake)
-        try:
-            await waiter
-        finally:
-            future.remove_done_callback(wake)
 
     # -- fenced appends and transactional calls
 
@@ -555,9 +559,6 @@ class Journal:
     def _snapshot(self) -> None:
         """Hand a snapshot to the store, in one write with what has gathered."""
         self._add_early()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         snapshot = pack_snapshot(self.record, self._digest)
         if KEPT.due(0, self._snapshot_seq - self._kept, self._kept_tail, self._snapshot_bytes):
             self._kept, self._kept_tail = self._snapshot_seq, 0
@@ -571,9 +572,7 @@ class Journal:
         """Append the last facts, change the run's row and give the lease back, in one durable commit."""
         async with self._lock:
             self._queue(bodies, ())  # without a flush: the last facts and the row are one write
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self._rest()
             batch = Batch(
                 self.run_id,
                 self.epoch,
@@ -591,6 +590,4 @@ class Journal:
 
     def abandon(self) -> None:
         """Send nothing more: the lease is lost, or the store failed."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._rest()

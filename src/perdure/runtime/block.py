@@ -58,10 +58,11 @@ _SAME_IF_EQUAL: Final[frozenset[type]] = frozenset({type(None), bool, int, str, 
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """How records of one class are watched. `frozen`: their fields cannot be set."""
+    """How records of one class are watched. `row`: all fields at once; `frozen`: they cannot be set."""
 
     names: tuple[str, ...]
     fields: tuple[Callable[[Any], Any], ...]
+    row: Callable[[Any], tuple[Any, ...]]
     frozen: bool
     has_dict: bool
     model: bool
@@ -85,7 +86,8 @@ def _kind(cls: type) -> Kind | None:
 
 def _made(cls: type, names: tuple[str, ...], *, frozen: bool, model: bool = False) -> Kind:
     fields = tuple(attrgetter(name) for name in names)
-    return Kind(names, fields, frozen, has_dict=bool(cls.__dictoffset__), model=model)
+    row = attrgetter(*names) if len(names) > 1 else lambda record: tuple([field(record) for field in fields])
+    return Kind(names, fields, row, frozen, has_dict=bool(cls.__dictoffset__), model=model)
 
 
 def _model_kind(cls: Any) -> Kind | None:
@@ -458,8 +460,9 @@ def _is_flat(value: Any, kind: Kind, stored: Any) -> bool:
     if type(stored) is not dict:
         return False
     try:
-        kinds = [type(field(value)) for field in kind.fields]
-        return _IMMUTABLE.issuperset(kinds) and kinds == [type(stored[name]) for name in kind.names]
+        kinds = list(map(type, kind.row(value)))
+        stands = list(map(type, map(stored.__getitem__, kind.names)))
+        return kinds == stands and _IMMUTABLE.issuperset(kinds)
     except (AttributeError, KeyError):  # a field is not set, or was not stored
         return False
 

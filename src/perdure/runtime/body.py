@@ -7,7 +7,7 @@ be cancelled, so it is waited for, and what it comes to then counts, late or not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
@@ -17,6 +17,7 @@ from perdure.agent import Call, Tool, call_scope, publisher
 from perdure.errors import ProviderFailed
 from perdure.journal.outlast import outlast
 from perdure.runtime.drive import Drive
+from perdure.runtime.listening import Ears
 
 
 class BodyEnd(Struct, eq=False):
@@ -31,14 +32,17 @@ class BodyEnd(Struct, eq=False):
     cancelled: asyncio.CancelledError | None = None
 
 
-async def run_body(drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
+def run_body(drive: Drive, call: Call, tool: Tool[..., Any]) -> Coroutine[Any, Any, BodyEnd]:
     """Run the user's function as the call `call`.
 
     Raises CancelledError if it was cancelled and came to nothing.
     """
-    if drive.ears is None:
-        return await _run(drive, call, tool)
-    over = drive.ears.acting(call, tool, "call")
+    return _run(drive, call, tool) if drive.ears is None else _heard(drive.ears, drive, call, tool)
+
+
+async def _heard(ears: Ears, drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
+    """The same, told to those who listen."""
+    over = ears.acting(call, tool, "call")
     try:
         end = await _run(drive, call, tool)
     except BaseException as error:

@@ -18,8 +18,6 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Call, Delegate, NotDone, Tool, call_scope
-from perdure.codec.redaction import redacted, without_secrets
-from perdure.codec.secret import KNOWN
 from perdure.errors import (
     ApprovalDenied,
     ApprovalExpired,
@@ -28,7 +26,6 @@ from perdure.errors import (
     CallOutsideStep,
     EffectRefused,
     Expired,
-    ForeignTask,
     InboxMoved,
     LeaseLost,
     LeftUnknown,
@@ -49,32 +46,33 @@ from perdure.errors import (
 )
 from perdure.journal import Fences
 from perdure.runtime import approvals, budgets, children, guards, premises, questions, reconcile, standins
-from perdure.runtime.body import BodyEnd, run_body
+from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.difference import Sides, shown
 from perdure.runtime.drive import Drive
-from perdure.runtime.execution import NOTHING, Branch, Execution, Interrupted
+from perdure.runtime.execution import NOTHING, Branch, Execution, Interrupted, here
 from perdure.runtime.giving_up import give_up, told
-from perdure.runtime.head import check_size, head_of
+from perdure.runtime.head import head_of
 from perdure.runtime.holds import out_of_reach
 from perdure.runtime.identity import identity
-from perdure.runtime.messages import late_events
 from perdure.runtime.mismatch import of_call
+from perdure.runtime.receipts import UNFIT, checked_result, facts_of, failed, not_sent
 from perdure.runtime.resolved import unknown_hold
-from perdure.runtime.wanted import Wanted
+from perdure.runtime.wanted import NO_GROUNDS, Wanted
 from perdure.state import events as e
-from perdure.state.record import CallRecord
+from perdure.state.record import SETTLED, CallRecord
 from perdure.store.protocol import Tx
 
 log = logging.getLogger("perdure.run")
 
-_UNFIT: tuple[type[Exception], ...] = (NotStorable, ShapeMismatch)
-"""Why a result cannot be given to the step, however often it is asked for."""
 
-
-async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
-    """Make a call of the running step, or serve what it came to before a crash."""
-    drive = execution.drive
+async def perform(execution: Execution, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
+    """Make a call of the running step at the place where the running branch is, or serve what it came to
+    before a crash.
+    """
+    if execution.over:
+        raise CallOutsideStep(f"{tool.name} was called after its step had ended", where=tool.source)
+    branch, drive = here(execution), execution.drive
     listed = drive.agent.lists(tool)
     if listed and isinstance(tool, Delegate):
         return await children.spawn(execution, children.Spawning(tool.agent, args["goal"], tool=tool.name))
@@ -83,21 +81,14 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
         raise ToolNotListed(f"agent {drive.agent.name} does not list {tool.name}", where=tool.source)
     record = execution.journal.record
     call = record.calls.get(path)
-    head = head_of(execution, tool, args, None if call is None else _name_then(execution, call, tool))
-    wanted = Wanted(execution, branch, path, tool, args, head)
-    if call is not None or record.waits:
-        _recognised(wanted, call)
-    execution.awaiting.discard(path)
-    if record.asked:
-        approvals.recall(execution, path)
-    if tool.options.premises:
-        premises.recall(wanted)
+    wanted = _asked_for(execution, branch, path, tool, args)
     execution.replay.enter()
     try:
         if call is not None and call.settled:
-            await _give(wanted, call)
+            if not _given(wanted, call):
+                await execution.given(branch, call.seq)
             return _replayed(wanted, call)
-        if not execution.is_live:
+        if not execution.is_live():
             await execution.go_live(branch, path, tool.name, wanted)
         if record.ledger is None:
             return await _until_settled(wanted)
@@ -116,6 +107,25 @@ async def perform(execution: Execution, branch: Branch, tool: Tool[..., Any], ar
     finally:
         if not wanted.given:
             execution.replay.leave()
+
+
+def _asked_for(
+    execution: Execution, branch: Branch, path: str, tool: Tool[..., Any], args: dict[str, Any]
+) -> Wanted:
+    """The call that the step asks for here, if it is the one that is recorded here, or nothing is."""
+    record = execution.journal.record
+    call = record.calls.get(path)
+    head = head_of(execution, tool, args, None if call is None else _name_then(execution, call, tool))
+    wanted = Wanted(execution, branch, path, tool, args, head)
+    if call is not None or record.waits:
+        _recognised(wanted, call)
+    if execution.awaiting:
+        execution.awaiting.discard(path)
+    if record.asked:
+        approvals.recall(execution, path)
+    if tool.options.premises:
+        premises.recall(wanted)
+    return wanted
 
 
 def _recognised(wanted: Wanted, call: CallRecord | None) -> None:
@@ -147,13 +157,12 @@ def _drift(call: CallRecord, head: e.CallHead) -> str:
     return "arguments-changed" if open_act and call.name == head.name else "diverged"
 
 
-async def _give(wanted: Wanted, call: CallRecord) -> None:
-    """Wait until it is this outcome's turn."""
+def _given(wanted: Wanted, call: CallRecord) -> bool:
+    """Give the step this outcome. False: it is not its turn yet, and is to be waited for."""
     wanted.given = True
     if wanted.tool.kind == "fact":
         wanted.execution.told.add(wanted.path)
-    if not wanted.execution.replay.give_now(call.seq):
-        await wanted.execution.given(wanted.branch, call.seq)
+    return wanted.execution.replay.give_now(call.seq)
 
 
 async def _until_settled(wanted: Wanted) -> Any:
@@ -166,9 +175,10 @@ async def _until_settled(wanted: Wanted) -> Any:
         if call is None:
             if journal.record.fork is None or not await standins.stand_in(wanted):
                 await attempt(wanted)
-        elif call.settled:
+        elif call.standing in SETTLED:
             reached("receipt.served")
-            await _give(wanted, call)
+            if not _given(wanted, call):
+                await execution.given(branch, call.seq)
             return serve(tool, call) if wanted.result is NOTHING else wanted.result
         elif call.standing == "not_done" and wanted.fruitless:
             await _once_more(wanted, call)
@@ -220,7 +230,7 @@ def _given_up(wanted: Wanted) -> None:
         give_up(wanted.execution, wanted.path, wanted.head)
     elif call is not None and call.standing == "open":
         usage: e.Usage | None = () if call.effect == "read" else None  # a read may have been on its way
-        wanted.drive.journal.append_soon(_not_sent(call.path, call.attempt, "it was given up", usage))
+        wanted.drive.journal.append_soon(not_sent(call.path, call.attempt, "it was given up", usage))
 
 
 def serve(tool: Tool[..., Any], call: CallRecord) -> Any:
@@ -268,17 +278,6 @@ _OWN: tuple[type[Exception], ...] = (
 )
 """Failures that arrive as themselves without being declared: perdure's own."""
 
-_REFUSALS: tuple[type[Exception], ...] = (
-    BlockingTool,
-    CallOutsideStep,
-    EffectRefused,
-    ForeignTask,
-    NoRun,
-    StricterInside,
-    ToolNotListed,
-)
-"""What perdure refuses to a body: an error of the code, which no further try mends."""
-
 
 def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
     stored = codec.decode(call.value)
@@ -303,21 +302,29 @@ def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
 
 async def attempt(wanted: Wanted) -> None:
     """Intend, act, settle: once. Afterwards the record says what came of it."""
-    options, host = wanted.tool.options, wanted.drive.host
-    await guards.guard(wanted)
-    if wanted.settled:
-        await approvals.drop(wanted)
+    execution, drive, tool = wanted.execution, wanted.drive, wanted.tool
+    if guards.to_ask(wanted):
+        await guards.guard(wanted)
+        if wanted.settled:
+            await approvals.drop(wanted)
+            return
+    else:
+        wanted.grounds = NO_GROUNDS
+        execution.forbid(wanted.branch)
+    if execution.room is None and not tool.limited:
+        if drive.journal.record.ledger is None:
+            await _made(wanted)
+        else:
+            await _admitted(wanted)
         return
-    if options.limit is None and options.rate is None and wanted.execution.room is None:
-        await _admitted(wanted)
-        return
-    async with wanted.execution.room or nullcontext(), host.limits.admit(wanted.tool):
+    async with execution.room or nullcontext(), drive.host.limits.admit(tool):
         await guards.guard(wanted)  # time has passed
         if not wanted.settled:
             await _admitted(wanted)
 
 
 async def _admitted(wanted: Wanted) -> None:
+    """Within the budget, if there is one."""
     if wanted.drive.journal.record.ledger is None:
         await _made(wanted)
         return
@@ -329,44 +336,49 @@ async def _admitted(wanted: Wanted) -> None:
         await _made(wanted)
     except PriceUnknown as error:
         call = identity(wanted, 0.0)
-        await wanted.drive.journal.append(_failed(call, wanted.head, error, final=True))
+        await wanted.drive.journal.append(failed(call, wanted.head, error, final=True))
     finally:
         wanted.drive.purse.drop(wanted.path)
 
 
 async def _made(wanted: Wanted) -> None:
-    await wanted.drive.begin_act()
+    """The attempt itself, which nothing keeps back any more."""
+    drive, effect, facts = wanted.drive, wanted.head.effect, wanted.grounds.facts
+    if drive.draining is not None and drive.draining.is_set():
+        await drive.rests()
+    drive.acts += 1
     try:
-        await _make(wanted)
-    finally:
-        wanted.drive.end_act()
-
-
-async def _make(wanted: Wanted) -> None:
-    drive, effect = wanted.drive, wanted.head.effect
-    timeout = wanted.tool.options.timeout
-    seconds = timeout.total_seconds() if timeout is not None else 0.0
-    call = identity(wanted, seconds)
-    if effect == "transactional":
-        await _transact(wanted, call)
-        return
-    facts = wanted.grounds.facts
-    permitted = bool(facts) and any(isinstance(fact, e.ApprovalUsed) for fact in facts)
-    if effect != "read" or permitted:  # what is permitted once is written first
-        await drive.lease_outlasts(seconds)
-        if not await _intend(wanted, call):
+        timeout = wanted.tool.options.timeout
+        seconds = timeout.total_seconds() if timeout is not None else 0.0
+        call = identity(wanted, seconds)
+        if effect == "transactional":
+            await _transact(wanted, call)
             return
-        reached("intent.durable")
-        try:
-            await drive.lease_outlasts(seconds)  # directly before the act: the commit may have taken its time
-        except LeaseLost:
-            drive.journal.append_soon(_not_sent(call.path, call.attempt, "the lease was gone"))
-            raise
-    queued = 0
-    if effect == "read" and not permitted and wanted.reserved is not None:
-        queued = await _queue_intent(wanted, call)
-    reached("call.act")
-    await _act(wanted, call, queued)
+        queued = 0
+        if effect != "read" or (facts and any(isinstance(fact, e.ApprovalUsed) for fact in facts)):
+            if not await _permitted(wanted, call, seconds):  # what is permitted once is written first
+                return
+        elif wanted.reserved is not None:
+            queued = await _queue_intent(wanted, call)
+        reached("call.act")
+        await _act(wanted, call, queued)
+    finally:
+        drive.end_act()
+
+
+async def _permitted(wanted: Wanted, call: Call, seconds: float) -> bool:
+    """Whether the act may be made now: its intent is durable, and the lease outlasts it."""
+    drive = wanted.drive
+    await drive.lease_outlasts(seconds)
+    if not await _intend(wanted, call):
+        return False
+    reached("intent.durable")
+    try:
+        await drive.lease_outlasts(seconds)  # directly before the act: the commit may have taken its time
+    except LeaseLost:
+        drive.journal.append_soon(not_sent(call.path, call.attempt, "the lease was gone"))
+        raise
+    return True
 
 
 async def _queue_intent(wanted: Wanted, call: Call) -> int:
@@ -438,93 +450,14 @@ async def _act(wanted: Wanted, call: Call, queued: int) -> None:
     reached("call.acted")
     if end.cancelled is not None:
         if acting:  # a thread that could not be cancelled: what it came to counts
-            drive.journal.append_soon(*_facts(wanted, call, end))
+            drive.journal.append_soon(*facts_of(wanted, call, end))
             branch.unwinding = branch.unwinding or Interrupted(f"{call.tool} has ended after all")
         raise end.cancelled
-    facts = _facts(wanted, call, end)
+    facts = facts_of(wanted, call, end)
     await drive.journal.append(*facts)
     if queued and not drive.journal.is_durable(queued):
         await drive.journal.barrier()
     reached("call.unknown" if facts and isinstance(facts[0], e.CallUnknown) else "receipt.queued")
-
-
-def _facts(wanted: Wanted, call: Call, end: BodyEnd) -> tuple[e.AnyBody, ...]:
-    """What the journal says of an attempt that has ended."""
-    body = _outcome(wanted, call, end)
-    before = wanted.call
-    acted = wanted.head.effect != "read"  # a read writes no intent: its attempt is known by its receipt alone
-    if before is not None and (before.settled or (acted and before.attempt != call.attempt)):
-        # A message said what became of it while it was still going on.
-        wanted.result = NOTHING
-        if isinstance(body, e.CallUnknown):
-            return ()
-        return late_events(wanted.drive.record, wanted.drive.run_id, body, call.key)
-    if wanted.tool.kind == "fact" and isinstance(body, e.CallSettled) and body.outcome == "done":
-        return premises.receipt(wanted, body)
-    return (body,)
-
-
-def _outcome(wanted: Wanted, call: Call, end: BodyEnd) -> e.CallSettled | e.CallUnknown:
-    tool, acting = wanted.tool, wanted.head.effect != "read"
-    own = (
-        None if acting or wanted.reserved is not None else wanted.head
-    )  # it is in the intent, if there is one
-    error = end.error
-    if error is None:
-        usage = budgets.used(wanted, end.result)
-        try:
-            value, wanted.result = _checked_result(wanted.drive, tool, end.result)
-            return e.CallSettled(call.path, "done", value, own, True, call.attempt, usage=usage)
-        except _UNFIT as unfit:
-            if wanted.undoing:  # it is undone all the same, and nobody waits for what it returned
-                log.warning("run %s: %s returned what is not kept: %s", call.run_id, tool.name, unfit)
-                return e.CallSettled(call.path, "done", codec.encode(None), own, True, call.attempt)
-            return replace(_failed(call, own, unfit, final=True), usage=usage)
-    if isinstance(error, SecretMissing) and not acting:  # nothing was sent by a call that promises so
-        wanted.execution.hold(wanted.branch, out_of_reach(call.run_id, error, call.path))
-    if isinstance(error, NotDone) or not end.called:
-        return _failed(call, own, error, final=wanted.ends(call.attempt), outcome="not_done")
-    if isinstance(error, tool.options.raises):
-        return _failed(call, own, error, final=not wanted.undoing)
-    refused = isinstance(error, _REFUSALS)
-    if not acting:
-        failed = _failed(call, own, error, final=wanted.ends(call.attempt, refused=refused))
-        return replace(failed, usage=budgets.used_by_failure(wanted, error))
-    wanted.fruitless = reconcile.RESENDS if refused else wanted.fruitless + 1
-    detail = redacted(f"{type(error).__name__}: {error}")[:500]
-    return e.CallUnknown(call.path, _cause(error), wanted.drive.host.store.now(), detail)
-
-
-def _checked_result(drive: Drive, tool: Tool[..., Any], result: Any) -> tuple[bytes, Any]:
-    """A result's value bytes, and what the step gets: what the journal will give back.
-
-    Raises NotStorable, ShapeMismatch.
-    """
-    value = codec.encode(result, where="$.result")
-    if KNOWN.forms and KNOWN.found_in(value):  # live as replayed: the step never sees it in the clear
-        value = codec.encode(without_secrets(codec.decode(value)))
-    check_size(drive, value, result, "$.result")
-    return value, tool.result_shape.restore(codec.decode(value), where=f"$.{tool.name}")
-
-
-def _cause(error: BaseException) -> Any:
-    if isinstance(error, TimeoutError):
-        return "timeout"
-    return "connection" if isinstance(error, OSError) else "error"
-
-
-def _failed(
-    call: Call, head: e.CallHead | None, error: BaseException, *, final: bool, outcome: e.Outcome = "failed"
-) -> e.CallSettled:
-    value = codec.encode(codec.encode_error(error))
-    key = call.key if head is not None and head.effect != "read" else ""
-    return e.CallSettled(call.path, outcome, value, head, final, call.attempt, key)
-
-
-def _not_sent(path: str, attempt: int, why: str, usage: e.Usage | None = None) -> e.CallSettled:
-    """The receipt of an attempt whose intent is written and which was then not made."""
-    error = codec.encode_error(NotDone(f"{why} before anything was sent"))
-    return e.CallSettled(path, "not_done", codec.encode(error), None, False, attempt, usage=usage)
 
 
 def _backoff(tool: Tool[..., Any], attempt: int) -> float:
@@ -563,7 +496,7 @@ async def _transact(wanted: Wanted, call: Call) -> None:
             context.run(call_scope.set, replace(call, tx=tx))
             result = context.run(tool.thunk(call.args, injected))
         reached("transact.inside")
-        value, wanted.result = _checked_result(drive, tool, result)
+        value, wanted.result = checked_result(drive, tool, result)
         receipt = e.CallSettled(
             call.path, "done", value, head, True, call.attempt, call.key, premises=wanted.rests_on
         )
@@ -588,10 +521,10 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         wanted.result = NOTHING
         if isinstance(error, SecretMissing):  # rolled back: it did not happen
             wanted.execution.hold(wanted.branch, out_of_reach(drive.run_id, error, call.path))
-        definite = isinstance(error, (*_UNFIT, *tool.options.raises)) and not wanted.undoing
+        definite = isinstance(error, (*UNFIT, *tool.options.raises)) and not wanted.undoing
         final = definite or wanted.ends(call.attempt)
         outcome: e.Outcome = "not_done" if isinstance(error, NotDone | ProviderFailed) else "failed"
-        await drive.journal.append(_failed(call, head, error, final=final, outcome=outcome))
+        await drive.journal.append(failed(call, head, error, final=final, outcome=outcome))
     finally:
         if tool.opens_per_call:
             await drive.host.providers.call_ended(call)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
@@ -98,20 +98,19 @@ class Drive(Struct, eq=False):
         """The run as folded so far."""
         return self.journal.record
 
-    @property
     def has_not_looked(self) -> bool:
         """Whether a message has come, or may have: each write tells, and for a run that writes nothing the
         last look into the inbox was some time ago.
         """
         journal = self.journal
         if journal.inbox <= self.inbox_seen:
-            since = self.host.clock.monotonic() - max(self._looked, journal.heard)
-            return since >= GLANCE_SECONDS and not self.stopping
+            due = self.host.clock.monotonic() - GLANCE_SECONDS
+            return journal.heard <= due and self._looked <= due and not self.stopping
         return not self.stopping
 
     async def glance(self) -> None:
         """Look into the inbox if something may be there."""
-        if self.has_not_looked:
+        if self.has_not_looked():
             await self.read_inbox()
 
     async def read_inbox(self) -> None:
@@ -154,16 +153,15 @@ class Drive(Struct, eq=False):
         name = made_again((await retold(self.host.store, self.run_id)).events, receipt)
         return None if name is None else conflict(self.run_id, receipt, name, "it was made again")
 
-    async def begin_act(self) -> None:
-        """Count a call that begins; one that is not to begin any more waits here until its run is left."""
-        if self.draining is not None and self.draining.is_set():
-            self.resting += 1
-            self._look_whether_all_rest()
+    async def rests(self) -> NoReturn:
+        """A call that is not to begin any more waits here until its run is left."""
+        self.resting += 1
+        self._look_whether_all_rest()
+        while True:
             await asyncio.Event().wait()
-        self.acts += 1
 
     def end_act(self) -> None:
-        """It has ended, and what it came to is on its way to the journal."""
+        """A call that had begun has ended, and what it came to is on its way to the journal."""
         self.acts -= 1
         if self.resting:
             self._look_whether_all_rest()
@@ -182,7 +180,8 @@ class Drive(Struct, eq=False):
 
     def model_of(self, tool: Tool[..., Any]) -> str:
         """The model that a declared model function calls in this run: a fork may have been given another."""
-        return self.record.models.get(tool.name, tool.model_name)
+        models = self.journal.record.models
+        return models.get(tool.name, tool.model_name) if models else tool.model_name
 
     def arguments(self, call: CallRecord) -> dict[str, Any]:
         """A recorded call's arguments as plain data."""

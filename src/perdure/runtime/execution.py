@@ -175,10 +175,10 @@ class Execution(Struct, eq=False):
         """Status and value of the ending that the step has asked for."""
         return None if self.ending is None else (self.ending.status, self.ending.value)
 
-    @property
     def is_live(self) -> bool:
         """Whether `go_live` would return at once: what is asked for now has not been recorded."""
-        return not self.checking and self.lives is None and self.replay.over
+        replay = self.replay
+        return not (replay.expected or replay.mismatch is not None or self.checking) and self.lives is None
 
     @property
     def values(self) -> Mapping[int, bytes]:
@@ -240,12 +240,12 @@ class Execution(Struct, eq=False):
 
     def asked_for_all(self) -> None:
         """Unwind unless all that was recorded was asked for, and every call has an outcome."""
-        seq = self.replay.never_asked()
+        seq = self.replay.never_asked() if self.replay.unasked else None
         if seq is not None and self.mismatch is None:
             self.mismatch, self.sides = seq, never_asked(self.drive, seq)
             self.mismatch_detail = self.sides.detail
             raise Interrupted("the step does not match its record")
-        for call in self.record.calls.values():
+        for call in self.journal.record.calls.values():
             if call.standing in ("open", "unknown"):
                 raise Interrupted("a call has no known outcome yet")
 

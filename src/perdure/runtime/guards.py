@@ -14,8 +14,21 @@ from perdure.runtime import approvals, premises, rights
 from perdure.runtime.holds import out_of_reach
 from perdure.runtime.identity import identity
 from perdure.runtime.resolved import unknown_hold
-from perdure.runtime.wanted import Grounds, Wanted
+from perdure.runtime.wanted import NO_GROUNDS, Grounds, Wanted
 from perdure.state import events as e
+
+
+def to_ask(wanted: Wanted) -> bool:
+    """Whether there is anything to ask about a call, beside whether its run goes on."""
+    execution, drive = wanted.execution, wanted.drive
+    return (
+        wanted.tool.guarded
+        or execution.undoing
+        or KNOWN.any_named
+        or drive.agent.authorize_fn is not None
+        or bool(drive.journal.record.approvals)
+        or drive.has_not_looked()
+    )
 
 
 async def guard(wanted: Wanted) -> None:
@@ -25,10 +38,10 @@ async def guard(wanted: Wanted) -> None:
     only kept back by a hold.
     """
     execution, options = wanted.execution, wanted.tool.options
-    if execution.drive.has_not_looked:
+    if execution.drive.has_not_looked():
         await execution.drive.glance()
     execution.forbid(wanted.branch)
-    wanted.grounds = Grounds()
+    wanted.grounds = NO_GROUNDS
     if wanted.undoing:  # whoever cancels has asked for it
         return
     if execution.journal.record.approvals:

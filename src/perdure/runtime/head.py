@@ -16,6 +16,7 @@ from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Execution
 from perdure.runtime.tree import argument_digest
 from perdure.state import events as e
+from perdure.state.fold import recorded_values
 
 REF_BYTES = 24
 """An argument at least so long is looked for in what the step has recorded already."""
@@ -34,7 +35,7 @@ def head_of(
     called = name_then or tool.name
     recorded, digests = [], [called.encode("utf-8", "surrogatepass")]
     left_out: dict[str, bytes] = {}
-    values, effect = execution.values, tool.effect_of(args)
+    values, effect = recorded_values(execution.journal.record), tool.effect_of(args)
     for name, value in args.items():
         argument, digest = _argument(execution, name, value, values)
         if isinstance(argument, bytes) and len(argument) > KEPT_BYTES:

@@ -20,7 +20,8 @@ def call_key(drive: Drive, path: str, head: e.CallHead, round_: int) -> str:
 
 def identity(wanted: Wanted, seconds: float) -> Call:
     """The next attempt of a call. `seconds`: how long it may take from now on; 0 for no deadline."""
-    drive, tool, before = wanted.drive, wanted.tool, wanted.call
+    drive, tool = wanted.drive, wanted.tool
+    before = drive.journal.record.calls.get(wanted.path)
     if before is not None and before.standing != "retrying":
         key = before.key
     else:

@@ -29,14 +29,14 @@ class Replay:
 
     def __init__(self, record: RunRecord) -> None:
         self._path_of: dict[int, str] = {}
-        self._unasked: dict[str, int] = {}
+        self.unasked: dict[str, int] = {}
         for item in records(record) if record.calls or record.waits else ():
             if item.name == SINCE and isinstance(item, CallRecord):
                 continue  # it has no place in the order, and code may stop to ask for it
-            self._unasked[item.path] = first_seq(item)
+            self.unasked[item.path] = first_seq(item)
             if seq := _outcome_seq(item):
                 self._path_of[seq] = item.path
-        self._expected = deque(sorted(self._path_of))
+        self.expected = deque(sorted(self._path_of))
         self._ready: list[tuple[int, asyncio.Future[bool]]] = []
         self._live: list[asyncio.Future[None]] = []
         self._active = 1
@@ -48,25 +48,25 @@ class Replay:
     @property
     def replaying(self) -> bool:
         """Whether recorded outcomes are still to be given."""
-        return bool(self._expected)
+        return bool(self.expected)
 
     @property
     def retold(self) -> bool:
         """Whether the code has yet to come to where it was before: what it tells until then, it has told."""
-        return bool(self._expected or self._unasked)
+        return bool(self.expected or self.unasked)
 
     @property
     def over(self) -> bool:
         """Whether everything recorded was given, as it was recorded."""
-        return not self._expected and self.mismatch is None
+        return not self.expected and self.mismatch is None
 
     def asked(self, path: str) -> None:
         """The code asked for this recorded call or wait."""
-        self._unasked.pop(path, None)
+        self.unasked.pop(path, None)
 
     def never_asked(self) -> int | None:
         """The first event whose call or wait the code has not asked for, if there is one."""
-        return min(self._unasked.values(), default=None)
+        return min(self.unasked.values(), default=None)
 
     # -- one branch
 
@@ -74,7 +74,7 @@ class Replay:
         """The running branch asks for something. What is recorded it will wait for by `given` or `live`."""
         self._active -= 1
         self._beats += 1
-        if self._ready and not self._expected:
+        if self._ready and not self.expected:
             self._go_on()
 
     def wait(self) -> None:
@@ -92,7 +92,7 @@ class Replay:
         """Give the outcome of event `seq`, if it is the next one. True: it was, and the branch goes on."""
         if self.mismatch is not None or self._active or self._ready:
             return False
-        if self._expected and self._expected[0] != seq:
+        if self.expected and self.expected[0] != seq:
             return False
         self.leave()
         self._took(seq)
@@ -121,15 +121,15 @@ class Replay:
 
     def passed(self, seq: int) -> None:
         """An outcome that is given without waiting (now, random, new_id) leaves its place in the order."""
-        if self._expected and self._expected[0] == seq:
+        if self.expected and self.expected[0] == seq:
             self._took(seq)
-        elif seq in self._expected:
-            self._expected.remove(seq)
+        elif seq in self.expected:
+            self.expected.remove(seq)
         self._go_on()
 
     async def live(self) -> bool:
         """Wait until everything recorded was given. False: the code has diverged."""
-        if self._expected and self.mismatch is None:
+        if self.expected and self.mismatch is None:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._live.append(future)
             self._go_on()
@@ -168,10 +168,10 @@ class Replay:
                 self._watch(0, self._beats)
         elif self._next():
             self._give()
-        elif self._expected and (self._ready or self._live):
+        elif self.expected and (self._ready or self._live):
             if any(let_in() for let_in in self._doors):
                 return
-            self.mismatch = self._unasked.get(self._path_of[self._expected[0]], 0)
+            self.mismatch = self.unasked.get(self._path_of[self.expected[0]], 0)
             waiting, self._ready = self._ready, []
             for _, future in waiting:
                 if not future.done():
@@ -183,7 +183,7 @@ class Replay:
         """Whether the first outcome that is waited for may be given."""
         while self._ready and self._ready[0][1].done():
             heappop(self._ready)
-        return bool(self._ready) and (not self._expected or self._expected[0] == self._ready[0][0])
+        return bool(self._ready) and (not self.expected or self.expected[0] == self._ready[0][0])
 
     def _give(self) -> None:
         seq, future = heappop(self._ready)
@@ -192,9 +192,9 @@ class Replay:
         self._took(seq)
 
     def _took(self, seq: int) -> None:
-        if self._expected and self._expected[0] == seq:
-            self._expected.popleft()
-            if not self._expected:
+        if self.expected and self.expected[0] == seq:
+            self.expected.popleft()
+            if not self.expected:
                 self._release_live()
 
     def _release_live(self) -> None:

@@ -65,6 +65,7 @@ from perdure.runtime.step import SwallowedSignal, execute
 from perdure.runtime.tree import LiveState
 from perdure.runtime.vaults import enter, vault_of
 from perdure.state import events as e
+from perdure.state.fold import recorded_values
 from perdure.state.record import RunRecord
 from perdure.state.undo import undone_path
 from perdure.store.protocol import NEVER, Batch, Claimed, Inbound, Message, RowChange
@@ -360,7 +361,7 @@ class Runner:
 
     async def _settle(self, ride: Drive) -> None:
         """Bring unknown calls to a verdict; end the drive if the run is held or cancelled."""
-        if ride.has_not_looked:
+        if ride.has_not_looked():
             await ride.glance()
         record = ride.journal.record
         if not record.calls and record.held is None and record.cancel is None:
@@ -410,7 +411,7 @@ class Runner:
             await self._hold(ride, over)
             return
         execution = Execution(ride, ride.live)
-        self.place.step = ride.record.step + 1
+        self.place.step = ride.journal.record.step + 1
         if ride.ears is not None:
             ride.ears.stepping(self.place.step)
         try:
@@ -435,7 +436,7 @@ class Runner:
         reached("step.commit")
         record = ride.journal.record
         try:
-            patch = ride.live.patch(execution.values)
+            patch = ride.live.patch(recorded_values(record))
             _check_sizes(patch, self.host.store.value_bytes)
             if KNOWN.forms:
                 _check_leaks(patch)

@@ -24,13 +24,19 @@ _TEXTS: Final = frozenset({str, bytes})
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 _PARTS: Final = _TEXTS | _CONTAINERS
 
+NOTHING_KNOWN: Final[Mapping[int, bytes]] = {}
+"""No value was written before."""
+
 
 class Scribe:
-    """Writes the changes of one step. `values` are the step's recorded values by event."""
+    """Writes the changes of one step. `values` are the step's recorded values by event, `known` the bytes of
+    plain values that were written before, by the object's identity.
+    """
 
-    def __init__(self, values: Mapping[int, bytes]) -> None:
-        known = sorted(values.items()) if len(values) > 1 else values.items()
-        self._recorded = [(seq, data) for seq, data in known if len(data) >= REF_FROM]
+    def __init__(self, values: Mapping[int, bytes], known: Mapping[int, bytes] = NOTHING_KNOWN) -> None:
+        recorded = sorted(values.items()) if len(values) > 1 else values.items()
+        self._recorded = [(seq, data) for seq, data in recorded if len(data) >= REF_FROM]
+        self._known = known
 
     def ops(self, changes: Iterable[Change]) -> tuple[Op, ...]:
         """The changes as operations, in their order."""
@@ -55,14 +61,14 @@ class Scribe:
         """Value bytes, or where the step has recorded them."""
         if len(data) >= REF_FROM:
             for seq, recorded in self._recorded:
-                at = recorded.find(data)
+                at = 0 if recorded == data else recorded.find(data)
                 if at >= 0:
                     return Ref(seq, at, len(data))
         return data
 
     def _value(self, value: Any, path: Place, at: int | None, later: list[Op]) -> Value:
         """A new value at a path, or at an index below it; recorded parts are left out and set `later`."""
-        data = encode(value)
+        data = self._known.get(id(value)) or encode(value)
         if not self._recorded:
             return data
         written = self.written(data)

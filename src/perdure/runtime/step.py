@@ -69,16 +69,9 @@ class StepScope(Struct, eq=False):
 
     def invoke(self, tool: Tool[..., Any], args: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """The call, to be awaited; the step that forgets to is told so (`_all_awaited`)."""
-        call = self._made(tool, args)
+        call = calls.perform(self.execution, tool, args)
         self.execution.called.append((tool.name, call))
         return call
-
-    async def _made(self, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
-        """Make the call at the place where the running branch is."""
-        execution = self.execution
-        if execution.over:
-            raise CallOutsideStep(f"{tool.name} was called after its step had ended", where=tool.source)
-        return await calls.perform(execution, here(execution), tool, args)
 
 
 class LiveRun(Run[Any, Any, Any]):
@@ -201,7 +194,7 @@ class LiveRun(Run[Any, Any, Any]):
 
     async def _perform(self, tool: Tool[..., Any], args: dict[str, Any]) -> Any:
         self._usable()
-        return await calls.perform(self._execution, here(self._execution), tool, args)
+        return await calls.perform(self._execution, tool, args)
 
     async def _branches(self, works: Sequence[Work], limit: int | None = None) -> list[Any]:
         """The works' values, once all have ended; the first error is raised then."""
@@ -418,7 +411,11 @@ async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) ->
 
 def _all_awaited(execution: Execution) -> None:
     """Python itself only warns of a call that was forgotten, and the run would go on without it."""
-    forgotten = {name: call for name, call in execution.called if getcoroutinestate(call) == CORO_CREATED}
+    forgotten = {
+        name: call
+        for name, call in execution.called
+        if getattr(call, "cr_frame", None) is not None and getcoroutinestate(call) == CORO_CREATED
+    }
     if not forgotten:
         return
     tools = tuple(forgotten)

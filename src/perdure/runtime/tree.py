@@ -17,14 +17,14 @@ from msgspec import Struct
 from perdure.codec import Rolling, Shape, digest, encode
 from perdure.codec import plain as plain_of
 from perdure.codec.naming import step_of
-from perdure.codec.plain import ATOMS
+from perdure.codec.plain import ATOMS, Walk
 from perdure.codec.record import record_items
 from perdure.errors import NotStorable, ShapeMismatch
 from perdure.runtime.places import WHOLE, Places, places_in
 from perdure.runtime.scribe import Scribe, keys_of
 from perdure.runtime.watch import Scan, Watch, lowered
 from perdure.state.events import Op, StateList
-from perdure.state.patch import compare, whole
+from perdure.state.patch import Cut, compare, same, whole
 
 S = TypeVar("S")
 
@@ -126,30 +126,69 @@ class LiveState(Generic[S]):
         """
         look = _Look(self._watches)
         try:
-            now = look.lower(self.live, self._places, ())
+            following = self._appended(look, values) or self._changed(look, values)
         except NotStorable:
             plain_of(self.live, where=ROOT)  # raises the same with the whole path
             raise
-        ops = Scribe(values).ops(compare(self._plain, now, ()))
-        following = self._prepared(ops, now, look)
         if following is None:
             self._places = WHOLE
             self._watches = {}
             return self.patch(values)
         self._next = following
-        return ops
+        return following.ops
+
+    def _appended(self, look: _Look, values: Mapping[int, bytes]) -> _Next | None:
+        """The same as `_changed`, found at less cost, if all that was done to the state is that its watched
+        lists have grown; else `None`.
+        """
+        live, plain = self.live, self._plain
+        parts = dict(_parts(live) or ()) if type(live) is self._places.kind else {}
+        if not parts or type(plain) is not dict or list(parts) != list(plain):
+            return None
+        hollow, cuts = plain.copy(), []
+        for name, item in parts.items():
+            old = plain[name]
+            if item is old and type(item) in ATOMS:
+                continue
+            path = (name,)
+            watch = self._watches.get(path)
+            if watch is None or type(item) is not list:
+                if not look.leaves(old, item, self._places.part(name), path):
+                    return None
+                continue
+            scan = look.scans[path] = watch.scan(item, look.known)
+            if type(scan.anew) is not range:
+                return None
+            hollow[name] = scan.renewed
+            if scan.renewed:
+                cuts.append(Cut("splice", path, len(old), 0, scan.renewed))
+        try:
+            return self._next_of(Scribe(values, look.known).ops(cuts), hollow, look)
+        except ShapeMismatch:
+            return None  # `_changed` raises the same with the true indices
+
+    def _changed(self, look: _Look, values: Mapping[int, bytes]) -> _Next | None:
+        """What comes after what was done to the state; `None` if its type cannot be restored list by list
+        after all. Raises NotStorable, ShapeMismatch.
+        """
+        look.found = []
+        now = look.lower(self.live, self._places, ())
+        return self._prepared(Scribe(values, look.known).ops(compare(self._plain, now, ())), now, look)
 
     def _prepared(self, ops: tuple[Op, ...], now: Any, look: _Look) -> _Next | None:
         """Restore what changed; `None` if the state's type cannot be restored list by list after all."""
-        scans = look.scans
-        hollow = _replaced(now, {path: scan.renewed for path, scan in scans.items()})
+        hollow = _replaced(now, {path: scan.renewed for path, scan in look.scans.items()})
         try:
-            live = self._shape.restore(hollow, where=ROOT)
+            return self._next_of(ops, hollow, look)
         except ShapeMismatch:
             self._shape.restore(whole(now), where=ROOT)  # raises the same with the true indices
             return None
+
+    def _next_of(self, ops: tuple[Op, ...], hollow: Any, look: _Look) -> _Next | None:
+        """`hollow`: the plain state, of whose watched lists only what is made anew is there."""
+        live = self._shape.restore(hollow, where=ROOT)
         lists = []
-        for path, scan in scans.items():
+        for path, scan in look.scans.items():
             fresh = _at(live, path)
             if type(fresh) is not list or len(fresh) != len(scan.anew):
                 return None
@@ -173,8 +212,8 @@ class LiveState(Generic[S]):
         self._plain = plain
         self._watches = {}
         self._lists = {}
-        for (path, watch, scan, fresh), items in zip(following.lists, stored, strict=True):
-            watch.settle(scan, fresh, items)
+        for at, (path, watch, scan, fresh) in enumerate(following.lists):
+            watch.settle(scan, fresh, stored[at])
             self._watches[path] = watch
             self._lists[path] = fresh
         if following.found:
@@ -212,9 +251,9 @@ class LiveState(Generic[S]):
                 return None
             watch = Watch([], stored, len(path))
         count = watch.beginning(items)
-        rolling = watch.rolling(count)
         if count == len(items):
-            return StateList(keys_of(path), count), rolling.digest()
+            return StateList(keys_of(path), count), watch.digest(count)
+        rolling = watch.rolling(count)
         tail = encode_items(items[count:], where=ROOT + "".join(map(step_of, path)), start=count)
         rolling.extend(tail)
         return StateList(keys_of(path), count, tuple(map(Scribe(values).written, tail))), rolling.digest()
@@ -236,6 +275,12 @@ class _Look(Struct, eq=False):
     watches: Mapping[Path, Watch]
     scans: dict[Path, Scan] = {}
     found: list[Path] = []
+    known: dict[int, bytes] = {}
+
+    def leaves(self, old: Any, value: Any, places: Places, path: Path) -> bool:
+        """Whether a part without watched lists is as it was. Raises NotStorable."""
+        scanned = len(self.scans)
+        return same(old, self.lower(value, places, path)) and len(self.scans) == scanned
 
     def lower(self, value: Any, places: Places, path: Path) -> Any:
         """The plain form of what is at `path`. Raises NotStorable."""
@@ -245,7 +290,9 @@ class _Look(Struct, eq=False):
         if kind is list and places.lists:
             watch = self.watches.get(path)
             if watch is not None:
-                scan = self.scans[path] = watch.scan(value)
+                scan = self.scans.get(path)
+                if scan is None:
+                    scan = self.scans[path] = watch.scan(value, self.known)
                 return scan.plain
             if len(value) >= WATCH_FROM:
                 self.found.append(path)
@@ -256,7 +303,7 @@ class _Look(Struct, eq=False):
                     name: item if type(item) in ATOMS else self.lower(item, places.part(name), (*path, name))
                     for name, item in parts
                 }
-        return lowered(value, len(path))
+        return lowered(value, len(path), Walk())
 
 
 def _parts(value: Any) -> Iterable[tuple[str, Any]] | None:

@@ -26,6 +26,10 @@ class Grounds(Struct, frozen=True):
     not_after: int | None = None
 
 
+NO_GROUNDS = Grounds()
+"""It rests on nothing."""
+
+
 class Wanted(Struct, eq=False):
     """A call that the running step asks for.
 
@@ -47,7 +51,7 @@ class Wanted(Struct, eq=False):
     head: e.CallHead
     result: Any = NOTHING
     given: bool = False
-    grounds: Grounds = Grounds()
+    grounds: Grounds = NO_GROUNDS
     reserved: Amount | None = None
     premises: tuple[e.Premised, ...] = ()
     known: dict[str, bytes | None] = {}

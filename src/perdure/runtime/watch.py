@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from perdure.codec import Rolling, encode
 from perdure.codec.plain import ATOMS, Refused, Walk, lower
+from perdure.codec.value import written
 from perdure.errors import NotStorable
 from perdure.runtime.block import Block
 from perdure.state.patch import Grown, same
@@ -31,9 +32,10 @@ RECENT: Final = 8
 
 class Scan(Struct, eq=False):
     """One look at a watched list. `plain`: its plain form, sharing with the committed one what is unchanged;
-    `anew`: indices of elements to be restored anew, and `renewed` their plain forms. At the beginning, `kept`
-    elements are the very objects of the last commit, and `steady` have its content. `items`: the elements, if
-    they are not the committed ones, in their order, and more.
+    `anew`: indices of elements to be restored anew, a range if nothing was done but to append; `renewed`:
+    their plain forms. At the beginning, `kept` elements are the very objects of the last commit, and `steady`
+    have its content. `items`: the elements, if they are not the committed ones, in their order, and more.
+    `tail`: the bytes of what was appended, if nothing else was done.
     """
 
     plain: list[Any] | Grown
@@ -43,12 +45,13 @@ class Scan(Struct, eq=False):
     kept: int
     steady: int
     items: list[Any] | None = None
+    tail: Sequence[bytes] = ()
 
 
 class Watch:
     """One list. `plain` is its committed form, `elements` the live objects that stand for it."""
 
-    __slots__ = ("_blocks", "_sums", "depth", "elements", "plain")
+    __slots__ = ("_blocks", "_summed", "_sums", "depth", "elements", "plain")
 
     def __init__(self, elements: list[Any], plain: list[Any], depth: int) -> None:
         self.depth = depth
@@ -56,6 +59,7 @@ class Watch:
         self.plain = plain
         self._blocks: list[Block] = []
         self._sums: list[Rolling] = [Rolling()]
+        self._summed = False  # whether its digest was ever asked for
         self._watch_part(0, len(elements))
 
     def _watch_part(self, start: int, stop: int) -> None:
@@ -76,19 +80,27 @@ class Watch:
                 out += block.suspects()
         return out
 
-    def scan(self, live: list[Any]) -> Scan:
-        """What the list is now. Raises NotStorable."""
+    def scan(self, live: list[Any], known: dict[int, bytes]) -> Scan:
+        """What the list is now. `known` is given the bytes of plain forms that were written for it, by the
+        object's identity. Raises NotStorable.
+        """
         count = len(self.elements)
         suspects = self.suspects()
         tail = live[count:]
         if len(live) < count or not all(map(is_, self.elements, live)):
             return self._scan_moved(list.copy(live), set(suspects))
         length = count + len(tail)
-        tail = self._lowered(tail)
+        depth = self.depth + 1
+        data = []
+        for at, value in enumerate(tail):
+            walk = Walk()
+            tail[at] = plain = lowered(value, depth, walk)
+            data.append(written(plain, walk))
+            known[id(plain)] = data[at]
         anew = range(count, length)
         grown = Grown(self.plain, tail) if tail else self.plain
         if not suspects:
-            return Scan(grown, length, anew, tail, count, count)
+            return Scan(grown, length, anew, tail, count, count, None, data)
         old = self.plain
         renewed = self._lowered([live[at] for at in suspects])
         changed = [
@@ -136,7 +148,7 @@ class Watch:
 
     def _lowered(self, values: list[Any]) -> list[Any]:
         depth = self.depth + 1
-        return [lowered(value, depth) for value in values]
+        return [lowered(value, depth, Walk()) for value in values]
 
     def settle(self, scan: Scan, fresh: list[Any], stored: list[Any]) -> None:
         """`stored` is committed now; `fresh` are the objects for `scan.anew`. `fresh` becomes the whole
@@ -165,7 +177,13 @@ class Watch:
             if type(scan.anew) is not range:
                 self._watch_again([at for at in scan.anew if at < before], before)
             first = before
-        self._forget_sums(scan.steady)
+        if 0 < len(scan.tail) <= RECENT and self._summed and self._sums[-1].count == before:
+            for data in scan.tail:
+                self._sums.append(total := self._sums[-1].copy())
+                total.extend((data,))
+                self._thin_out()
+        else:
+            self._forget_sums(scan.steady)
         self._watch_part(first, len(items))
 
     def _watch_again(self, changed: list[int], count: int) -> None:
@@ -194,8 +212,14 @@ class Watch:
             known += 1
         return known
 
+    def digest(self, count: int) -> bytes:
+        """The digest of the first `count` committed elements."""
+        last = self._sums[-1]
+        return (last if last.count == count else self.rolling(count)).digest()
+
     def rolling(self, count: int) -> Rolling:
-        """A digest over the first `count` committed elements, which may go on."""
+        """The same, as one that may go on."""
+        self._summed = True
         sums = self._sums
         place = len(sums) - 1
         while sums[place].count > count:
@@ -220,12 +244,12 @@ class Watch:
             self._sums.pop()
 
 
-def lowered(value: Any, depth: int) -> Any:
+def lowered(value: Any, depth: int, walk: Walk) -> Any:
     """The plain form of a value that stands `depth` containers deep. Raises NotStorable, without the path."""
     if type(value) in ATOMS:
         return value
     try:
-        return lower(value, Walk(), depth)
+        return lower(value, walk, depth)
     except Refused as refused:
         raise NotStorable(f"a value of the state {refused.why}", type_name=refused.type_name) from None
     except RecursionError:

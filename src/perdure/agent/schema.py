@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -245,7 +246,8 @@ _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 def read_usage(reply: Any) -> Usage | None:
     """What a reply says it used: OpenAI, Anthropic, LangChain and Pydantic AI; None if it says nothing."""
-    by_key = isinstance(reply, Mapping)
+    kind: Any = type(reply)
+    by_key = _has_keys(kind)
     for name in ("usage", "usage_metadata"):
         usage = reply.get(name) if by_key else getattr(reply, name, None)
         if usage is None:
@@ -256,6 +258,11 @@ def read_usage(reply: Any) -> Usage | None:
         if found is not None:
             return found
     return None
+
+
+@lru_cache(maxsize=256)
+def _has_keys(kind: Hashable) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Mapping)
 
 
 def _usage(usage: Any) -> Usage | None:

@@ -20,6 +20,9 @@ GENESIS = b"\0" * SIZE
 _length = struct.Struct(">Q").pack
 """A length or count as 8 bytes."""
 
+_SHORT = [_length(count) for count in range(512)]
+"""The same of small ones, made once."""
+
 _begun = blake2b(digest_size=SIZE).copy
 """A hash that has taken nothing in yet: half the price of making one."""
 
@@ -37,7 +40,8 @@ def _framed(parts: Sequence[bytes]) -> bytes:
     """Each part after its length."""
     out: list[bytes] = []
     for part in parts:
-        out += (_length(len(part)), part)
+        count = len(part)
+        out += (_SHORT[count] if count < 512 else _length(count), part)
     return b"".join(out)
 
 

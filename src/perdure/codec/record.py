@@ -57,12 +57,13 @@ def record_reader(kind: type) -> Reader | None:
 def _dataclass_reader(kind: type) -> Reader:
     names = tuple(field.name for field in dataclasses.fields(kind))
     fields = attrgetter(*names) if len(names) > 1 else None
+    only = names[0] if len(names) == 1 else None
 
     def read(value: Any) -> Items:
         try:
             if fields is not None:
                 return zip(names, fields(value))  # noqa: B905  (of one length; a keyword is dear here)
-            return [(name, getattr(value, name)) for name in names]
+            return () if only is None else ((only, getattr(value, only)),)
         except AttributeError:
             # A field that was never set has no value to keep; reading back tells that it is missing.
             return [(name, getattr(value, name)) for name in names if hasattr(value, name)]

@@ -106,6 +106,7 @@ class Journal:
         self._acting: set[str] = set()
         self.refused: list[Receipt] = []
         self._since = 0.0
+        self._due = 0.0
         self._sent = past.record.seq
         self._apart = False  # a fenced write or a transaction is under way
         self._unacked = 0
@@ -173,8 +174,9 @@ class Journal:
         it, and a run that waits for each step would do both each time.
         """
         self._timer = None
-        if self._pending and self.clock.monotonic() - self._since < LINGER_SECONDS:
-            self._linger()
+        loop = asyncio.get_running_loop()
+        if self._pending and loop.time() < self._due:
+            self._timer = loop.call_at(self._due, self._lingered)
         else:
             self.flush()
 
@@ -203,9 +205,12 @@ class Journal:
         now = self.clock.monotonic()
         if not self._pending:
             self._since = now
+            if self._timer is not None:  # which was set for what is gone by now
+                self._due = asyncio.get_running_loop().time() + LINGER_SECONDS
         self._queue(bodies, taken)
         if (
             now - self._since >= LINGER_SECONDS
+            or self._told is not None  # lists show it soon
             or len(self._pending) >= PENDING_EVENTS
             or self._pending_bytes >= PENDING_BYTES
         ):

@@ -22,6 +22,10 @@ ROUNDS = 64
 lock, an event), perhaps for another branch: the others are given their outcomes all the same."""
 
 
+NONE: deque[int] = deque()
+"""No outcome is expected. Shared: nothing is ever added to what is expected."""
+
+
 class Replay:
     """Who may go on. A branch is active while its code runs; it `enters` a call, and is active again once
     `given` its outcome, or once it `leaves` without one.
@@ -36,7 +40,7 @@ class Replay:
             self.unasked[item.path] = first_seq(item)
             if seq := _outcome_seq(item):
                 self._path_of[seq] = item.path
-        self.expected = deque(sorted(self._path_of))
+        self.expected = deque(sorted(self._path_of)) if self._path_of else NONE
         self._ready: list[tuple[int, asyncio.Future[bool]]] = []
         self._live: list[asyncio.Future[None]] = []
         self._active = 1

@@ -201,11 +201,14 @@ class LiveState(Generic[S]):
         if following is None or (following.ops is not ops and following.ops != ops):
             self._load(plain)
             return
-        stored = [_at(plain, path) for path, *_ in following.lists]
-        if all(map(_fits, following.lists, stored)):
-            self._settle(following, plain, stored)
-        else:
-            self._load(plain)
+        stored = []
+        for path, _, scan, _ in following.lists:
+            items = _at(plain, path)
+            if type(items) is not list or len(items) != scan.length:
+                self._load(plain)
+                return
+            stored.append(items)
+        self._settle(following, plain, stored)
 
     def _settle(self, following: _Next, plain: Any, stored: list[Any]) -> None:
         """`stored`: the committed lists of `plain` that are watched."""
@@ -263,10 +266,6 @@ class LiveState(Generic[S]):
             if known is value:
                 return path
         return _path_to(value, self.live, ())
-
-
-def _fits(watched: _Watched, stored: Any) -> bool:
-    return type(stored) is list and len(stored) == watched[2].length
 
 
 class _Look(Struct, eq=False):

@@ -1,7 +1,8 @@
 """A million stored runs of which ten thousand are open: what do a claim, a wake-up and a page of a list cost?
 
-The same verbs on a store of ten thousand runs, all of them open, and on one of a million, turn by turn on
-both, on SQLite and PostgreSQL. The runs are put there by SQL, in the form that the stores give them.
+The same verbs on one of a million, and on a store of ten thousand open runs and as many failed ones as the
+larger has, so that answers are as long in both; turn by turn on both, on SQLite and PostgreSQL. The runs are
+put there by SQL, in the form that the stores give them.
 """
 
 from __future__ import annotations
@@ -33,16 +34,23 @@ READY, ASKING, FAILED = 5, 50, 1000
 _COLUMNS = "run_id, agent, version, created_at, status, due_at, info, updated_at, terminal, asks"
 _ROW = """
     'run-' || {id}, 'agent-' || ((n / {every}) % {agents}), '1', {now} - ({stored} - n) * 1000,
-    CASE WHEN n % {every} = 0 THEN CASE WHEN (n / {every}) % {ready} = 0 THEN 'ready' ELSE 'waiting' END
-         WHEN n % {failed} = 1 THEN 'failed' ELSE 'succeeded' END,
-    CASE WHEN n % {every} = 0 AND (n / {every}) % {ready} <> 0 THEN {now} + 86400000000 + n ELSE 0 END,
+    CASE WHEN {opened} THEN CASE WHEN (n / {every}) % {ready} = 0 THEN 'ready' ELSE 'waiting' END
+         WHEN {failed} THEN 'failed' ELSE 'succeeded' END,
+    CASE WHEN {opened} AND (n / {every}) % {ready} <> 0 THEN {now} + 86400000000 + n ELSE 0 END,
     {info}, {now} - ({stored} - n) * 1000, {closed}, {asks}
 """
 
 
+def few_of(stored: int) -> int:
+    """How many runs the smaller store holds."""
+    return OPEN + stored // FAILED
+
+
 def _row(stored: int, *, sqlite: bool) -> str:
     every = stored // OPEN
-    closed, asks = f"n % {every} <> 0", f"n % {every * ASKING} = 0"
+    opened = f"(n % {every} = 0 AND n <= {every * OPEN})"
+    failed = f"n % {FAILED} = 1" if every > 1 else "true"
+    closed, asks = f"NOT {opened}", f"{opened} AND n % {every * ASKING} = 0"
     return _ROW.format(
         id="printf('%07d', n)" if sqlite else "lpad(n::text, 7, '0')",
         agents=AGENTS,
@@ -50,7 +58,8 @@ def _row(stored: int, *, sqlite: bool) -> str:
         stored=stored,
         every=every,
         ready=READY,
-        failed=FAILED,
+        opened=opened,
+        failed=failed,
         info="zeroblob(60)" if sqlite else r"decode(repeat('00', 60), 'hex')",
         closed=closed,
         asks=asks,
@@ -126,7 +135,7 @@ async def measure(room: Room) -> None:
         found = stack.enter_context(postgres())
         if found is not None:
             stores = []
-            for count in (OPEN, stored):
+            for count in (few_of(stored), stored):
                 database = await asyncio.to_thread(stack.enter_context, found.database())
                 await asyncio.to_thread(fill_postgres, database.url, count)
                 stores.append(await _opened(stack, database.url))
@@ -138,7 +147,7 @@ async def sqlite_pair(room: Room, stored: int) -> AsyncIterator[list[Store]]:
     """Two files, filled."""
     async with contextlib.AsyncExitStack() as stack:
         stores = []
-        for count in (OPEN, stored):
+        for count in (few_of(stored), stored):
             path = room.path()
             async with contextlib.AsyncExitStack() as once:
                 await _opened(once, str(path))

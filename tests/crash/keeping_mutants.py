@@ -22,10 +22,11 @@ def removed_in_halves() -> None:
 
         async def halves(
             self: Any, run_id: str, tombstones: Sequence[bytes] = (), *, drop: Any = drop
-        ) -> None:
+        ) -> bool:
             await drop(self, run_id)
             reached("prune.done")
             await drop(self, run_id, tombstones)
+            return True
 
         kind.drop = halves
 

@@ -277,9 +277,10 @@ class MemoryStore(Store):
         """Does nothing: when this process dies, the store dies with it."""
         self._check_open()
 
-    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
+    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> bool:
         self._check_open()
-        if run_id not in self._gone:
+        there = run_id not in self._gone
+        if there:
             run = self._find(run_id)
             if not run.standing.terminal:
                 raise still_open(run.standing)
@@ -287,6 +288,7 @@ class MemoryStore(Store):
             self._keys.pop(run_id, None)
         self._gone.setdefault(run_id, []).extend(tombstones)
         self._wrote()
+        return there
 
     async def compact(self, compaction: Compaction) -> None:
         self._check_open()

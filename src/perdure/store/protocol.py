@@ -519,12 +519,12 @@ class Store(Protocol):
         """
         ...
 
-    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
+    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> bool:
         """Remove a terminal run, its key too, and leave its id and these opaque tombstones behind, in one
         transaction.
 
-        A run that is still open is refused (RunOpen). Removing it twice is once; tombstones add up, but what
-        a compaction left goes with the run.
+        A run that is still open is refused (RunOpen). Removing it twice is once: True if this call did it;
+        tombstones add up, but what a compaction left goes with the run.
         """
         ...
 

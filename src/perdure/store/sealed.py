@@ -360,9 +360,9 @@ class SealedStore:
         check_message(message, self.value_bytes)
         return await self.inner.deliver(self.seals.message(message))
 
-    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
+    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> bool:
         """See `Store.drop`."""
-        await self.inner.drop(run_id, self.seals.left(run_id, tombstones))
+        return await self.inner.drop(run_id, self.seals.left(run_id, tombstones))
 
     async def compact(self, compaction: Compaction) -> None:
         """See `Store.compact`."""

@@ -167,9 +167,9 @@ async def prune(
             try:
                 left = await _tombstones(store, row, keep)
                 reached("prune.write")
-                await store.drop(row.run_id, left)
+                mine = await store.drop(row.run_id, left)  # else somebody else was quicker
                 reached("prune.done")
-                removed += 1
+                removed += mine
             except RunGone:
                 pass
             except (Damaged, NewerFormat):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from perdure import codec
 from perdure.clock import SECOND
 from perdure.errors import RunGone, RunOpen
 from perdure.state import events as e
+from perdure.store import SQLiteStore
 from perdure.store.memory import MemoryStore
 from perdure.store.protocol import GENESIS, Message, NewRun, Stored
 from perdure.testing.clock import MovableClock
@@ -157,3 +160,25 @@ async def test_many_are_removed_each_once_and_each_is_told() -> None:
     done = await prune(shelf.store, (await shelf.plan()).rows, each=lambda row: told.append(row.run_id))
     assert done.removed == 100
     assert sorted(told) == sorted(f"r{number}" for number in range(100))
+
+
+async def test_two_who_remove_the_same_runs_at_once_count_each_run_once(tmp_path: Path) -> None:
+    """Two cron jobs, say; what both looked at before either removed it is one removal."""
+    one, other = (SQLiteStore(tmp_path / "runs.db") for _ in range(2))
+    await one.open()
+    await other.open()
+    stored, digest = list[Stored](), GENESIS
+    for event in events(RECONCILED):
+        data = codec.pack(event)
+        digest = codec.chain(digest, data)
+        stored.append(Stored(event.seq, data, digest))
+    for number in range(60):
+        await one.create(
+            NewRun(f"r{number}", "desk", "1", "succeeded", tuple(stored), epoch=2, terminal=True)
+        )
+    plans = [(await planned(store, Rule())).rows for store in (one, other)]
+    both = await asyncio.gather(prune(one, plans[0]), prune(other, plans[1]))
+    assert sum(found.removed for found in both) == 60
+    assert [found.unreadable for found in both] == [(), ()]
+    await one.close()
+    await other.close()

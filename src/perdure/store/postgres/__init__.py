@@ -343,9 +343,10 @@ class PostgresStore(Store):
     async def release(self, run_id: str, epoch: int) -> None:
         await self._write(Release(run_id, epoch))
 
-    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
+    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> bool:
         reads.check_id(run_id)
-        await self._write(Removal(run_id, tuple(tombstones)))
+        removed: bool = await self._write(Removal(run_id, tuple(tombstones)))
+        return removed
 
     async def compact(self, compaction: Compaction) -> None:
         check_compaction(compaction, self.value_bytes)

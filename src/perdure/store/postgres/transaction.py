@@ -431,7 +431,7 @@ class Transaction:
             self._change(standing)
             self._wakes = True
 
-    def _remove(self, removal: Removal) -> None:
+    def _remove(self, removal: Removal) -> bool:
         """Stands in its transaction beside removals of other runs alone."""
         run_id = removal.run_id
         there = run_id not in self._gone
@@ -440,6 +440,7 @@ class Transaction:
         self._removed.append((run_id, removal.tombstones, there))
         self._prove("SELECT 1 FROM perdure_gone WHERE run_id = %s", run_id)
         self.wrote = True
+        return there
 
     def _compact(self, compaction: Compaction) -> None:
         """Stands alone in its transaction."""

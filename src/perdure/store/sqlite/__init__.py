@@ -364,9 +364,9 @@ class SQLiteStore(Store):
     async def restore(self) -> int:
         return await self._write(lambda tx: claims.restore(tx, self._signs))
 
-    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> None:
+    async def drop(self, run_id: str, tombstones: Sequence[bytes] = ()) -> bool:
         left = tuple(tombstones)
-        await self._write(lambda tx: tx.drop(run_id, left), reserve=True)
+        return await self._write(lambda tx: tx.drop(run_id, left), reserve=True)
 
     async def compact(self, compaction: Compaction) -> None:
         check_compaction(compaction, self.value_bytes)

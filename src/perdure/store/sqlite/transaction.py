@@ -364,12 +364,13 @@ class Transaction:
     def _leave(self, run_id: str, left: Sequence[bytes]) -> None:
         self.connection.executemany(_LEAVE, [(run_id, data) for data in left])
 
-    def drop(self, run_id: str, tombstones: Sequence[bytes]) -> None:
+    def drop(self, run_id: str, tombstones: Sequence[bytes]) -> bool:
         """See `Store.drop`."""
+        there = True
         try:
             entry = self.find(run_id)
         except RunGone:
-            pass
+            there = False
         else:
             if not entry.standing.terminal:
                 raise still_open(entry.standing)
@@ -379,6 +380,7 @@ class Transaction:
             self._touched.pop(run_id, None)
         self._leave(run_id, tombstones)
         self._wrote("SELECT 1 FROM perdure_gone WHERE run_id = ?", run_id)
+        return there
 
     def key(self, run_id: str, make: bytes) -> bytes | None:
         """See `Store.key`."""

@@ -29,12 +29,12 @@ class PlacePromises(Promises):
     @promise
     async def test_a_removed_run_leaves_its_id_and_its_tombstones(self, trial: Trial) -> None:
         await _ended(trial)
-        await trial.store.drop("r", (b"key one", b"key two"))
+        assert await trial.store.drop("r", (b"key one", b"key two"))
         assert await trial.store.tombstones("r") == (b"key one", b"key two")
         for verb in (trial.store.load, trial.store.row, trial.store.read, trial.store.inbox):
             with refused(RunGone):
                 await verb("r")
-        await trial.store.drop("r", (b"key three",))
+        assert not await trial.store.drop("r", (b"key three",)), "it was removed already"
         assert await trial.store.tombstones("r") == (b"key one", b"key two", b"key three")
 
     @promise

@@ -62,6 +62,16 @@ class Played(Struct, frozen=True):
     patch: tuple[e.Op, ...] = ()
 
 
+ENDINGS = (SystemExit, KeyboardInterrupt, GeneratorExit)
+"""What would end the process, if it were not a step's that is only executed again: one more finding."""
+
+
+def as_error(ending: BaseException) -> Exception:
+    """One of ENDINGS, as an error that is told like any other."""
+    said = f"{type(ending).__name__}({', '.join(map(repr, ending.args))})"
+    return RuntimeError(f"the code raised {said}").with_traceback(ending.__traceback__)
+
+
 async def play(execution: Execution, step: Any) -> Played:
     """Execute a step that has nothing to do live, to its end."""
     outer = call_scope.set(None)  # also where a tool's body asks for it, it is no part of that call
@@ -73,6 +83,8 @@ async def play(execution: Execution, step: Any) -> Played:
         return Played(stopped=signal)
     except Exception as error:  # noqa: BLE001  (whatever left the step is the finding)
         return Played(error=error)
+    except ENDINGS as ending:
+        return Played(error=as_error(ending))
     finally:
         call_scope.reset(outer)
 

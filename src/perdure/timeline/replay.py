@@ -26,7 +26,7 @@ from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution
 from perdure.runtime.migrating import migrated
 from perdure.runtime.plain_loop import plain_loop
-from perdure.runtime.rehearsal import Played, play, unwritten
+from perdure.runtime.rehearsal import ENDINGS, Played, as_error, play, unwritten
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.fold import fold, recorded_values
@@ -90,6 +90,8 @@ class Rerun:
             return None  # told when its steps come
         except Exception as error:  # noqa: BLE001  (whatever the agent's functions raise is the finding)
             return _raised("start", 0, 1, error)
+        except ENDINGS as ending:
+            return _raised("start", 0, 1, as_error(ending))
         if same(then, now) or same(self._normal(then), now):
             return None
         if not same(now, again):

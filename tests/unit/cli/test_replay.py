@@ -223,3 +223,15 @@ def test_what_is_drawn_to_the_letter(perdure: Command, lived: Path) -> None:
     assert drawn(perdure("replay", "run-07", "--app", OTHER).out, lived) == DIFFERS
     same = drawn(perdure("replay", "run-07", "run-08", "--app", SAME).out, lived)
     assert same == "2 runs, 6 steps replayed in T: 2 same; nothing was written or called\n"
+
+
+@pytest.mark.parametrize("ending", ["SystemExit(0)", "KeyboardInterrupt()", "GeneratorExit()"])
+def test_code_that_would_end_the_process_is_one_more_finding(
+    perdure: Command, lived: Path, ending: str
+) -> None:
+    ends = CODE.replace("CENTS", "5").replace('print("in the step")', f"raise {ending}")
+    (lived / "ends.py").write_text(ends)
+    found = perdure("replay", "run-07", "run-08", "--app", "ends.py", "--jobs", "1")
+    assert (found.code, found.out.count(f"raised {ending}")) == (1, 4), found.out + found.err
+    told = perdure("simulate", "run-07", "--app", "ends.py")
+    assert (told.code, f"raised {ending}" in told.out) == (1, True)

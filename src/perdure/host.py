@@ -36,7 +36,7 @@ from perdure.clock import SECOND, SYSTEM, Clock
 from perdure.codec.naming import written
 from perdure.codec.secret import Resolver
 from perdure.desk import Desk
-from perdure.errors import BadRunId, BadSetting, NotServed, OtherGoal, at_store
+from perdure.errors import BadSetting, NotServed, OtherGoal, at_store
 from perdure.journal import Keep, follow, goal_of, load
 from perdure.runtime import questions, requests, senders
 from perdure.runtime.birth import Circumstances, new_run, principal_bytes, started, trace_of
@@ -55,6 +55,7 @@ from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
 from perdure.store.protocol import NEVER, Claim, Claimed, RunRow, Store
+from perdure.store.standing import check_id
 from perdure.timeline import NO_GOAL
 from perdure.worker import Serving, Worker
 
@@ -518,15 +519,6 @@ def _ended_early(working: asyncio.Task[None]) -> None:
     """Say at once that a worker ended by an error; it is raised when its Runtime closes."""
     if not working.cancelled() and (error := working.exception()) is not None:
         log.critical("the worker has ended, and carries no run on any more: %r", error, exc_info=error)
-
-
-def check_id(run_id: str) -> None:
-    """Raises BadRunId if a run cannot have this id."""
-    fine = (
-        0 < len(run_id) <= 200 and run_id.isprintable() and not any(c.isspace() or c == "@" for c in run_id)
-    )
-    if not fine:
-        raise BadRunId(f"{run_id!r:.80} cannot be a run id")
 
 
 def outcome_of(

@@ -41,7 +41,8 @@ def clerk(name: str = "clerk") -> Agent[dict[str, Any], str, Any]:
 
 
 @pytest.mark.parametrize(
-    "run_id", ["", "a\0b", "run@41", "x" * 201, "x" * 5000, "a\udc81", "a b", "a\nb", "\x1b[2J", "\u202e"]
+    "run_id",
+    ["", "a\0b", "run@41", "x" * 201, "x" * 5000, "a\udc81", "a b", "a\nb", "\x1b[2J", "\u202e", "-1"],
 )
 async def test_a_bad_run_id_is_refused(tmp_path: Path, run_id: str) -> None:
     path = tmp_path / "perdure.db"

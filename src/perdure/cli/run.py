@@ -23,10 +23,11 @@ from perdure.cli.storage import path_of, url_of
 from perdure.clock import SECOND, SYSTEM
 from perdure.codec import plain
 from perdure.errors import AmbiguousRun, BadGoal, NoSuchRun, NotServed, PerdureError, at_store
-from perdure.host import PATIENCE, Runtime, check_id
+from perdure.host import PATIENCE, Runtime
 from perdure.runtime.plain_loop import plain_loop
 from perdure.runtime.vaults import apart
 from perdure.store.protocol import Query, RunRow
+from perdure.store.standing import check_id
 from perdure.timeline.plain import brief, clean, jsonable
 
 SILENT_SECONDS = 1.0

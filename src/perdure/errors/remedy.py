@@ -7,7 +7,7 @@ import shlex
 
 _LOOKS = "inbox|runs|show|why|state|diff|tail|audit|stats|verify|doctor|preflight|export"
 _ANSWERS = "approve|deny|answer|signal|resolve|release|retry|cancel|retire|budget|fork|effect"
-_STORED = f"run|worker|{_LOOKS}|{_ANSWERS}|import|prune|compact|erase|restore|migrate|replay|simulate"
+_STORED = f"run|worker|{_LOOKS}|{_ANSWERS}|import|prune|compact|erase|restore|migrate|replay|simulate|rotate"
 _COMMAND = re.compile(rf"\bperdure (?:{_STORED})\b(?! --store)")
 
 

@@ -169,7 +169,8 @@ class RunOpen(StoreError):
 class BadRunId(StoreError):
     """A run id must be 1 to 200 printable characters.
 
-    It has no NUL, no lone surrogates, no whitespace and no @, which begins a point (RUN@41).
+    It has no NUL, no lone surrogates, no whitespace and no @, which begins a point (RUN@41); and it does not
+    begin with -, as options of commands do.
     """
 
     code = "S118"

@@ -10,6 +10,7 @@ and no budgets.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -67,20 +68,23 @@ def recall(wanted: Wanted) -> None:
 async def rest(wanted: Wanted) -> int | None:
     """Look at every premise of a call; afterwards `wanted.premises` says what it rests on.
 
-    Settles the call if one has changed or cannot be read. Returns the moment (microseconds, by the store's
-    clock) from which on its intent may not be written any more; None for a call that does not act.
+    Settles the call if one has changed or cannot be read. The agent is told of one fact at a time, so the
+    look ends at the first that has changed: what it was not told of stays unread. Returns the moment
+    (microseconds, by the store's clock) from which on its intent may not be written any more; None for a call
+    that does not act.
     """
     found: list[_Found] = []
     try:
         for number, premise in enumerate(wanted.tool.options.premises):
             found.append(await _look(wanted, number, premise))
+            if not found[-1].same:
+                break
     except PremiseUnread as error:
-        await _refuse(wanted, [one.body for one in found if one.body is not None and one.same], error)
+        await _refuse(wanted, [one.body for one in found if one.body is not None], error)
         return None
-    changed = [one for one in found if not one.same]
     bodies = [one.body for one in found if one.body is not None]
-    if changed:
-        await _changed(wanted, bodies, changed)
+    if found and not found[-1].same:
+        await _changed(wanted, bodies, found[-1])
         return None
     if bodies:
         await wanted.drive.journal.append(*bodies)
@@ -311,32 +315,25 @@ def _same_or_not(fact: Tool[..., Any], was: bytes, now: bytes) -> bool:
 # ------------------------------------------------------------------------------------------------- refusals
 
 
-async def _changed(wanted: Wanted, bodies: list[e.FactRead], changed: list[_Found]) -> None:
-    found = [
-        e.FactChanged(wanted.path, one.fact.name, _args(one.args), one.was or b"", one.now) for one in changed
-    ]
-    told = "; ".join(
-        f"{called(one.fact.name, one.args)} was {_value(one.was)}, now it is {_value(one.now)}"
-        for one in changed
-    )
-    first = changed[0]
+async def _changed(wanted: Wanted, bodies: list[e.FactRead], one: _Found) -> None:
+    name, was, now = one.fact.name, one.was or b"", one.now
     room = wanted.drive.host.store.value_bytes // 2
-    was, now = (_fitting(value, room // 2) for value in (first.was, first.now))
     error = PremiseChanged(
-        f"{wanted.tool.name} was not called, because what it rests on has changed: {told}",
-        fact=first.fact.name,
-        was=was,
-        now=now,
+        f"{wanted.tool.name} was not called, because what it rests on has changed: "
+        f"{called(name, one.args)} was {_value(was)}, now it is {_value(now)}",
+        fact=name,
+        was=_fitting(was, room // 2),
+        now=_fitting(now, room // 2),
         path=wanted.path,
     )
-    await _refuse(wanted, bodies, error, found)
+    await _refuse(wanted, bodies, error, [e.FactChanged(wanted.path, name, _args(one.args), was, now)])
 
 
 async def _refuse(
     wanted: Wanted,
     bodies: list[e.FactRead],
     error: PremiseChanged | PremiseUnread,
-    found: list[e.FactChanged] | None = None,
+    found: Sequence[e.FactChanged] = (),
 ) -> None:
     """Settle the call as not made, with what was found, in one append.
 
@@ -345,7 +342,7 @@ async def _refuse(
     """
     drive, call = wanted.drive, wanted.call
     if call is not None and call.standing in ("open", "unknown"):
-        await drive.journal.append(*(found or ()))
+        await drive.journal.append(*found)
         detail = f"{call.name} may have happened and is not sent again: {error.what}"
         wanted.execution.hold(wanted.branch, unknown_hold(drive.run_id, call, detail))
     value = codec.encode(codec.encode_error(error))
@@ -355,7 +352,7 @@ async def _refuse(
 
     def refuse(record: RunRecord) -> tuple[e.AnyBody, ...]:
         void = () if again else _void(record, wanted.path, error)
-        return (*bodies, *(found or ()), settled, *void)
+        return (*bodies, *found, settled, *void)
 
     await drive.journal.decide(refuse)
     reached("premise.changed")
@@ -373,10 +370,10 @@ def _args(args: dict[str, Any]) -> bytes:
     return codec.encode(args)
 
 
-def _fitting(value: bytes | None, room: int) -> Any:
+def _fitting(value: bytes, room: int) -> Any:
     """A value for the error that the step gets; None for one that is not known, or too long to be told."""
     return codec.decode(value) if value and len(value) <= room else None
 
 
-def _value(value: bytes | None) -> str:
+def _value(value: bytes) -> str:
     return written(codec.decode(value), SHOWN) if value else "something else"

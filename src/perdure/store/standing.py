@@ -270,11 +270,28 @@ def new_standing(run: NewRun, now: int) -> Standing:
     )
 
 
+ID_CHARACTERS = 200
+"""The longest id of a run."""
+
+
+def check_id(run_id: str) -> None:
+    """Raises BadRunId if a run cannot have this id, and says why."""
+    for wrong, what in (
+        (not run_id, "it is empty"),
+        (len(run_id) > ID_CHARACTERS, f"it has {len(run_id)} characters, and may have {ID_CHARACTERS}"),
+        (run_id.startswith("-"), "it begins with -, as an option of a command does"),
+        ("@" in run_id, "it has an @, which begins a point"),
+        (any(map(str.isspace, run_id)), "it has a space"),
+        (not run_id.isprintable(), "it has a character that cannot be printed"),
+    ):
+        if wrong:
+            raise BadRunId(f"{run_id!r:.80} cannot be a run id: {what}", run_id=run_id)
+
+
 def check_run(run: NewRun, limit: int = VALUE_BYTES) -> None:
     """Refuse a new run that no store should hold. Raises BadRunId, SeqConflict, TooLarge."""
     name = run.run_id
-    if not name or len(name) > 200 or not name.isprintable() or any(char in "@ " for char in name):
-        raise BadRunId(f"{name[:200]!r} cannot be a run id", run_id=name)
+    check_id(name)
     check_text(run.agent, run.version, run.status, run.parent or "")
     if run.placement != PLAIN:
         _check_placement(run.placement)

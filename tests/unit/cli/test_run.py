@@ -265,7 +265,8 @@ def test_a_list_says_how_a_run_ended_and_not_what_it_had_waited_for(perdure: Com
 
 def test_a_run_of_another_agent_is_refused(perdure: Command, agent: Path, place: Path) -> None:
     assert perdure("run", agent, "sleep", "--id", "nap-1").code == 6
-    (place / "till.py").write_text("from perdure import Agent\ntill = Agent('till')\n")
+    declared = "@till.step\nasync def step(run):\n    run.finish()\n"
+    (place / "till.py").write_text(f"from perdure import Agent\n\ntill = Agent('till')\n\n{declared}")
     answer = perdure("run", "till.py", "--id", "nap-1")
     assert answer.code == 5
     assert "R204" in answer.err

@@ -176,7 +176,7 @@ async def test_another_goal_or_agent_is_refused(stage: Stage) -> None:
     assert await stage.events() == before
 
 
-@pytest.mark.parametrize("run_id", ["", "a b", "a@3", "a\x00", "a\n", "x" * 201, "\ud800"])
+@pytest.mark.parametrize("run_id", ["", "a b", "a@3", "a\x00", "a\n", "x" * 201, "\ud800", "-f"])
 async def test_bad_run_ids_are_refused(memory: Stage, run_id: str) -> None:
     """Before anything is stored."""
 

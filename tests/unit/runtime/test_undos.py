@@ -144,7 +144,7 @@ async def test_the_history_is_read_once(memory: Stage) -> None:
     read = store.read
 
     async def counted(run_id: str, after: int, *more: Any) -> Any:
-        if not more:  # the first event alone tells the goal
+        if more != (1,):  # the first event alone tells the goal
             reads.append(after)
         return await read(run_id, after, *more)
 

@@ -94,23 +94,25 @@ def _waiting(room: Room, name: str, plan: Plan, rides: list[Ride], free: list[Ri
     floor = statistics.median(ride.floor for ride in rides)
     step = statistics.median(ride.step for ride in rides)
     room.lines.append(Line(GROUP, f"{name}: a whole step", "µs", step, floor=floor))
-    ratios = sorted(ride.step / events / ride.floor for ride in rides)
+    wholes = sorted(ride.step / events / ride.floor for ride in rides)
+    whole = f"{name}: a whole step, divided by the bare commits that it waits for"
+    room.lines.append(
+        Line(GROUP, whole, "x", statistics.median(wholes), note=f"best {wholes[0]:.2f}; with its work")
+    )
+    waits = sorted(
+        (ride.step - other.part(0, plan.steps).loop) / events / ride.floor
+        for ride, other in zip(rides, free, strict=True)
+    )
     room.lines.append(
         Line(
             GROUP,
-            f"{name}: a commit waited for, divided by a bare one",
+            f"{name}: a commit, divided by a bare one",
             "x",
-            statistics.median(ratios),
+            statistics.median(waits),
             most=2.0,
-            note=f"best {ratios[0]:.2f}; the step's own work included",
+            note=f"best {waits[0]:.2f}; what it adds to the step's own work, as in effects",
         )
     )
-    waits = [
-        (ride.step - other.part(0, plan.steps).loop) / events / ride.floor
-        for ride, other in zip(rides, free, strict=True)
-    ]
-    name = f"{name}: the same without the step's own work, as in effects"
-    room.lines.append(Line(GROUP, name, "x", statistics.median(waits), note=f"best {min(waits):.2f}"))
 
 
 async def _flatness(room: Room) -> None:

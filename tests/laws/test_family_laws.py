@@ -62,7 +62,7 @@ def test_laws_hold_in_families(chances: Chances, seed: int, workers: int) -> Non
 def test_the_worlds_are_hard_enough() -> None:
     """Each end comes, and each boundary of a child's life is passed."""
     seen: Counter[str] = Counter()
-    for seed in range(20):
+    for seed in range(30):
         world = _lived(seed, Chances(kill=0.02, freeze=0.01, stop=0.05, cancel=0.5), 2)
         assert not world.found, "\n".join(world.found)
         seen.update(world.ends)

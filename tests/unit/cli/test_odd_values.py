@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.codec.sealed import Seen
 from tests.unit.cli.conftest import Command
 
 ENORMOUS = 10**5000
@@ -41,6 +42,12 @@ async def step(run):
     else:
         run.finish(ENORMOUS)
 """
+
+
+@pytest.fixture(autouse=True)
+def without_personal_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not come across any: other tests may have."""
+    monkeypatch.setattr(Seen, "personal", False)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 import perdure
 from perdure import codec
 from perdure.agent import Budget, Finished, Held
+from perdure.codec.sealed import Seen
 from perdure.errors import (
     BadChange,
     BudgetBelowSpent,
@@ -21,6 +22,13 @@ from perdure.state import events as e
 from perdure.timeline.change import Change
 from tests.unit.runtime.forking import FORK, Desk, carried, ended, forked, point, receipt
 from tests.unit.runtime.stage import RUN, Stage, World, agent
+
+
+@pytest.fixture(autouse=True)
+def without_personal_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not come across any: other tests may have."""
+    monkeypatch.setattr(Seen, "personal", False)
+
 
 # ------------------------------------------------------------------------------------------- open calls
 
@@ -69,7 +77,7 @@ async def test_without_a_receipt_the_fork_is_refused(stage: Stage) -> None:
     for at in (await intent(stage), None):
         with pytest.raises(ForkRefused, match=r"call 1:0 \(pay, irreversible\) was under way") as refused:
             await forked(stage, None, at, Change())
-        assert f"perdure resolve {RUN} 1:0" in refused.value.remedy
+        assert f"perdure why {RUN} says how" in refused.value.remedy
     assert (await forked(stage, None, await intent(stage) - 1, Change(), dry_run=True)).acts[
         0
     ].outcome == "unknown"

@@ -9,6 +9,7 @@ import pytest
 
 import perdure
 from perdure.agent import Approval, Finished, Held, Principal, Waiting, current_call
+from perdure.codec.sealed import Seen
 from perdure.errors import BadChange, ShapeMismatch
 from perdure.state import events as e
 from perdure.timeline.change import Change
@@ -17,6 +18,12 @@ from tests.unit.runtime.stage import RUN, Stage, World, agent
 
 NOW = timedelta(0)
 ADA = Principal("ada")
+
+
+@pytest.fixture(autouse=True)
+def without_personal_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not come across any: other tests may have."""
+    monkeypatch.setattr(Seen, "personal", False)
 
 
 async def test_a_permission_is_asked_for_again(stage: Stage) -> None:

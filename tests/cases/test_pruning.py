@@ -138,7 +138,8 @@ agent = Agent("agent", state=dict, start=lambda goal: {})
 @agent.tool(effect="irreversible")
 async def work() -> str:
     book("begun")
-    await opened("go on")
+    while not is_open("go on"):
+        time.sleep(0.01)  # it keeps the loop: who wakes up hears of the lost lease when the act is over
     book("worked")
     return "done"
 
@@ -169,8 +170,8 @@ async def test_a_step_that_ends_after_its_run_was_removed_leaves_no_row(field: F
     field.asked("cancel", "r")
     field.perdure("run", "app.py", "go", "--id", "r", *store)
     assert field.asked("prune", "r", "--yes")["removed"] == 1
-    worker.send_signal(signal.SIGCONT)
     field.open("go on")
+    worker.send_signal(signal.SIGCONT)
     complaint = worker.communicate(timeout=30)[1]
     assert "was pruned before it was told that attempt 1" in complaint
     assert set(_rows(field.file).values()) == {0}

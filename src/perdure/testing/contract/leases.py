@@ -132,7 +132,8 @@ class LeasePromises(Promises):
     @promise
     async def test_a_worker_gets_only_what_it_serves(self, trial: Trial) -> None:
         for agent, version in (("a", "1"), ("a", "2"), ("b", "1"), ("", "")):
-            await trial.store.create(new_run(f"{agent}-{version}", agent=agent, version=version))
+            name = f"{agent or 'none'}-{version}"
+            await trial.store.create(new_run(name, agent=agent, version=version))
         one, both = frozenset({"1"}), frozenset({"1", "2"})
         assert await trial.next_ids(agents={"a": frozenset({"3"}), "c": frozenset()}, limit=9) == []
         assert await trial.store.due(Claim("w", 30, {"a": frozenset({"3"})})) == NEVER
@@ -140,7 +141,7 @@ class LeasePromises(Promises):
         assert await trial.next_ids(agents={"a": one}, limit=9) == ["a-1"]
         assert await trial.next_ids(agents={"a": frozenset(), "b": frozenset({"2"})}, limit=9) == ["a-2"]
         assert await trial.store.claim(Claim("w", 30, {"a": both}, run_id="b-1")) == ()
-        assert sorted(await trial.next_ids(limit=9)) == ["-", "b-1"]
+        assert sorted(await trial.next_ids(limit=9)) == ["b-1", "none-"]
 
     @promise
     async def test_only_the_stores_clock_ends_a_lease(self, trial: Trial) -> None:

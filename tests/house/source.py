@@ -7,6 +7,7 @@ on disk, so that a file somebody is still writing is judged when it is added and
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -28,7 +29,11 @@ class Source:
     @cached_property
     def tree(self) -> ast.Module:
         """The parsed file."""
-        return ast.parse(self.text, self.path)
+        gc.disable()  # what it runs may parse as well, which Python 3.11 takes ill (python/cpython#106905)
+        try:
+            return ast.parse(self.text, self.path)
+        finally:
+            gc.enable()
 
     @property
     def module(self) -> str:

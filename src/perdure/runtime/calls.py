@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from typing import Any
@@ -312,10 +312,7 @@ async def attempt(wanted: Wanted) -> None:
         wanted.grounds = NO_GROUNDS
         execution.forbid(wanted.branch)
     if execution.room is None and not tool.limited:
-        if drive.journal.record.ledger is None:
-            await _made(wanted)
-        else:
-            await _admitted(wanted)
+        await _admitted(wanted)
         return
     async with execution.room or nullcontext(), drive.host.limits.admit(tool):
         await guards.guard(wanted)  # time has passed
@@ -323,11 +320,13 @@ async def attempt(wanted: Wanted) -> None:
             await _admitted(wanted)
 
 
-async def _admitted(wanted: Wanted) -> None:
-    """Within the budget, if there is one."""
-    if wanted.drive.journal.record.ledger is None:
-        await _made(wanted)
-        return
+def _admitted(wanted: Wanted) -> Coroutine[Any, Any, None]:
+    """The attempt, within the budget if there is one."""
+    return _made(wanted) if wanted.drive.journal.record.ledger is None else _afforded(wanted)
+
+
+async def _afforded(wanted: Wanted) -> None:
+    """The attempt, once the budget has room for it."""
     try:
         while not await budgets.afford(wanted):  # last of all: its pledge stands until the attempt is over
             await guards.guard(wanted)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -48,6 +49,8 @@ PLAIN = bytes(KID_BYTES)
 
 ADDED_BYTES = MORE_BYTES + 1 + TAG_BYTES
 """So much longer is an event, a snapshot or a blob when it is sealed."""
+
+Link = TypeVar("Link", Stored, Snapshot)
 
 SWITCH = "?encrypt=on"
 """The end of an encrypted store's address."""
@@ -90,25 +93,15 @@ class Seals:
 
     # -- what has a digest and data: both are sealed, as one
 
-    def event(self, run_id: str, event: Stored) -> Stored:
-        """An event, sealed."""
-        data = self.seal(run_id, _at(b"event", event.seq), _joined(event.digest, event.data))
-        return Stored(event.seq, data, data[-TAG_BYTES:])
+    def link(self, run_id: str, one: Link) -> Link:
+        """An event or a snapshot, sealed."""
+        digest, data = self._sealed_pair(run_id, _at(_PART[type(one)], one.seq), one.digest, one.data)
+        return type(one)(one.seq, data, digest)
 
-    def opened_event(self, run_id: str, event: Stored) -> Stored:
-        """The event again."""
-        digest, data = self._both(run_id, _at(b"event", event.seq), event.digest, event.data)
-        return Stored(event.seq, data, digest)
-
-    def snapshot(self, run_id: str, kept: Snapshot) -> Snapshot:
-        """A snapshot, sealed."""
-        data = self.seal(run_id, _at(b"snapshot", kept.seq), _joined(kept.digest, kept.data))
-        return Snapshot(kept.seq, data, data[-TAG_BYTES:])
-
-    def opened_snapshot(self, run_id: str, kept: Snapshot) -> Snapshot:
-        """The snapshot again."""
-        digest, data = self._both(run_id, _at(b"snapshot", kept.seq), kept.digest, kept.data)
-        return Snapshot(kept.seq, data, digest)
+    def opened_link(self, run_id: str, one: Link) -> Link:
+        """The event or the snapshot again."""
+        digest, data = self._opened_pair(run_id, _at(_PART[type(one)], one.seq), one.digest, one.data)
+        return type(one)(one.seq, data, digest)
 
     def blob(self, run_id: str, blob: Blob) -> Blob:
         """A blob, sealed, under its name."""
@@ -122,7 +115,11 @@ class Seals:
             return Blob(name, data)
         return Blob(*_parted(self.open(run_id, b"blob" + name, data)))
 
-    def _both(self, run_id: str, place: bytes, shown: bytes, data: bytes) -> tuple[bytes, bytes]:
+    def _sealed_pair(self, run_id: str, place: bytes, digest: bytes, data: bytes) -> tuple[bytes, bytes]:
+        sealed = self.seal(run_id, place, _joined(digest, data))
+        return sealed[-TAG_BYTES:], sealed
+
+    def _opened_pair(self, run_id: str, place: bytes, shown: bytes, data: bytes) -> tuple[bytes, bytes]:
         if not kid_of(data) and not self.strict:
             return shown, data
         opened = self.open(run_id, place, data)
@@ -167,10 +164,9 @@ class Seals:
         match kept.part:
             case "event" | "snapshot":
                 place = _at(part, kept.seq)
-                digest, data = self._both(run_id, place, kept.digest, kept.data)
+                digest, data = self._opened_pair(run_id, place, kept.digest, kept.data)
                 if sealed:
-                    data = self.seal(run_id, place, _joined(digest, data))
-                    digest = data[-TAG_BYTES:]
+                    digest, data = self._sealed_pair(run_id, place, digest, data)
                 return replace(kept, digest=digest, data=data)
             case "blob":
                 blob = self.opened_blob(run_id, kept.digest, kept.data)
@@ -217,6 +213,9 @@ def check_mark(url: str, mark: bytes, keys: Sequence[Master]) -> None:
     start = 1 + len(kids) * KID_BYTES
     if signer.of_run("").open(b"mark" + mark[1:start], mark[start:]) is None:
         raise Damaged(f"the mark of the encrypted store {url} was changed", url=url)
+
+
+_PART: dict[type, bytes] = {Stored: b"event", Snapshot: b"snapshot"}
 
 
 def _at(part: bytes, seq: int) -> bytes:
@@ -321,10 +320,10 @@ class SealedStore:
         seals, run_id = self.seals, run.run_id
         sealed = replace(
             run,
-            events=tuple([seals.event(run_id, event) for event in run.events]),
+            events=tuple([seals.link(run_id, event) for event in run.events]),
             info=seals.note(run_id, run.info),
             blobs=tuple([seals.blob(run_id, blob) for blob in run.blobs]),
-            base=None if run.base is None else seals.snapshot(run_id, run.base),
+            base=None if run.base is None else seals.link(run_id, run.base),
             left=seals.left(run_id, run.left),
         )
         row, made = await self.inner.create(sealed)
@@ -347,9 +346,9 @@ class SealedStore:
             row = replace(row, info=seals.note(run_id, row.info))
         return replace(
             batch,
-            events=tuple([seals.event(run_id, event) for event in batch.events]),
+            events=tuple([seals.link(run_id, event) for event in batch.events]),
             row=row,
-            snapshot=None if snapshot is None else seals.snapshot(run_id, snapshot),
+            snapshot=None if snapshot is None else seals.link(run_id, snapshot),
             blobs=tuple([seals.blob(run_id, blob) for blob in batch.blobs]) if batch.blobs else (),
             outbox=tuple([seals.message(one) for one in batch.outbox]) if batch.outbox else (),
             act=None if act is None else _sealing(seals, run_id, act),
@@ -370,7 +369,7 @@ class SealedStore:
         seals, run_id = self.seals, compaction.run_id
         sealed = replace(
             compaction,
-            base=seals.snapshot(run_id, compaction.base),
+            base=seals.link(run_id, compaction.base),
             left=seals.left(run_id, compaction.left),
             blobs=tuple([name for digest in compaction.blobs for name in seals.names(run_id, digest)]),
         )
@@ -383,8 +382,8 @@ class SealedStore:
         found, seals = await self.inner.load(run_id), self.seals
         return Loaded(
             seals.opened_note(found.row),
-            None if found.snapshot is None else seals.opened_snapshot(run_id, found.snapshot),
-            tuple([seals.opened_event(run_id, event) for event in found.events]),
+            None if found.snapshot is None else seals.opened_link(run_id, found.snapshot),
+            tuple([seals.opened_link(run_id, event) for event in found.events]),
             tuple([seals.opened_message(run_id, one) for one in found.inbox]),
             found.older,
         )
@@ -396,17 +395,17 @@ class SealedStore:
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> tuple[Stored, ...]:
         """See `Store.read`."""
         found, seals = await self.inner.read(run_id, after, limit), self.seals
-        return tuple([seals.opened_event(run_id, event) for event in found])
+        return tuple([seals.opened_link(run_id, event) for event in found])
 
     async def snapshots(self, run_id: str) -> tuple[Snapshot, ...]:
         """See `Store.snapshots`."""
         found, seals = await self.inner.snapshots(run_id), self.seals
-        return tuple([seals.opened_snapshot(run_id, kept) for kept in found])
+        return tuple([seals.opened_link(run_id, kept) for kept in found])
 
     async def snapshot(self, run_id: str, upto: int) -> Snapshot | None:
         """See `Store.snapshot`."""
         found = await self.inner.snapshot(run_id, upto)
-        return None if found is None else self.seals.opened_snapshot(run_id, found)
+        return None if found is None else self.seals.opened_link(run_id, found)
 
     async def blob(self, run_id: str, digest: bytes) -> bytes:
         """See `Store.blob`. One that is being given another name is looked for again."""
@@ -450,4 +449,4 @@ def _sealing(
     seals: Seals, run_id: str, act: Callable[[Tx], Sequence[Stored]]
 ) -> Callable[[Tx], Sequence[Stored]]:
     """A transactional call whose events are sealed before they are written."""
-    return lambda tx: [seals.event(run_id, event) for event in act(tx)]
+    return lambda tx: [seals.link(run_id, event) for event in act(tx)]

@@ -1,6 +1,6 @@
 """The line of descent: a module imports only from rooms to its left, and no two modules import each other.
 
-    errors, clock <- state <- codec <- store <- journal <- recovery <- agent <- runtime
+    errors, clock <- cipher <- state <- codec <- store <- journal <- recovery <- agent <- runtime
       <- worker | timeline <- desk <- host <- observe | adapters | web | demo <- cli
 
 Every import counts: at the top, inside a function, below TYPE_CHECKING, relative, and a written-out
@@ -25,6 +25,7 @@ from tests.house.source import Source, python
 
 LINE = (
     ("errors", "clock"),
+    ("cipher",),
     ("state",),
     ("codec",),
     ("store",),

@@ -16,12 +16,10 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any, final
 
-from perdure.errors import Damaged, ExtraMissing, KeyMissing, PersonalErased
+from perdure.cipher import KEY_BYTES, NONCE_BYTES, TAG_BYTES, aes_gcm, opened
+from perdure.errors import Damaged, KeyMissing, PersonalErased
 
-KEY_BYTES = 32
-"""Bytes of a run's key."""
-
-_KID, _NONCE, _TAG = 8, 12, 16
+_KID, _NONCE, _TAG = 8, NONCE_BYTES, TAG_BYTES
 _ABOUT = b"perdure personal 1"
 
 
@@ -87,7 +85,7 @@ class Vault:
             self._kid = blake2b(self._key, digest_size=_KID, person=b"perdure name").digest()
             self._nonces = blake2b(self._key, digest_size=KEY_BYTES, person=b"perdure nonce").digest()
             secret = blake2b(self._key, digest_size=KEY_BYTES, person=b"perdure seal").digest()
-            self._cipher = aes_gcm()(secret)
+            self._cipher = aes_gcm("personal data")(secret)
         return self._cipher
 
     def seal(self, data: bytes) -> Sealed:
@@ -102,13 +100,10 @@ class Vault:
         if not self.holds(sealed):
             what = f"personal data in run {self.run_id} was sealed under another key than the run's"
             raise KeyMissing(what, run_id=self.run_id)
-        try:
-            opened: bytes = cipher.decrypt(data[_KID : _KID + _NONCE], data[_KID + _NONCE :], _ABOUT)
-        except Exception as error:
-            if type(error).__name__ != "InvalidTag":
-                raise
-            raise Damaged(f"sealed data of run {self.run_id} does not open", run_id=self.run_id) from None
-        return opened
+        plain = opened(cipher, data[_KID : _KID + _NONCE], data[_KID + _NONCE :], _ABOUT)
+        if plain is None:
+            raise Damaged(f"sealed data of run {self.run_id} does not open", run_id=self.run_id)
+        return plain
 
     def holds(self, sealed: Sealed) -> bool:
         """Whether it was sealed under this key."""
@@ -135,13 +130,3 @@ def vault_here() -> Vault:
     if found is None:
         raise KeyMissing("personal data is sealed and opened in its run alone, and no run is in context here")
     return found
-
-
-def aes_gcm() -> Any:
-    """The cipher's class. Raises ExtraMissing."""
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ImportError as error:
-        what = f"personal data needs a package that is not installed: {error}"
-        raise ExtraMissing(what, remedy='pip install "perdure[crypto]"') from error
-    return AESGCM

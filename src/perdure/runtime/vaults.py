@@ -14,7 +14,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure import codec
-from perdure.codec.sealed import KEY_BYTES, Sealed, Seen, Vault, vault_scope
+from perdure.cipher import KEY_BYTES
+from perdure.codec.sealed import Sealed, Seen, Vault, vault_scope
 from perdure.codec.sealing import any_sealed
 from perdure.errors import ExtraMissing, KeyMissing
 from perdure.state import events as e

@@ -21,23 +21,17 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from perdure.errors import BadSetting, Damaged, ExtraMissing, KeyMissing
+from perdure.cipher import KEY_BYTES, NONCE_BYTES, TAG_BYTES, aes_gcm, opened
+from perdure.errors import BadSetting, Damaged, KeyMissing
 
 VARIABLE = "PERDURE_KEY"
 """The environment variable."""
 
-KEY_BYTES = 32
-"""Bytes of a key."""
-
 KID_BYTES = 8
 """Bytes of the name of a master key."""
 
-TAG_BYTES = 16
-"""Bytes at the end of what is sealed, that no other value has."""
-
 _WRAPPED, _SEALED = b"\x01", b"\xe1"
-_NONCE = 12
-_HEAD = 1 + KID_BYTES + _NONCE
+_HEAD = 1 + KID_BYTES + NONCE_BYTES
 _ABOUT = b"perdure master 1"
 
 MORE_BYTES = _HEAD + TAG_BYTES
@@ -54,7 +48,9 @@ class Master:
         self.name = self.kid.hex()
         self._nonces = blake2b(key, digest_size=KEY_BYTES, person=b"perdure nonce").digest()
         self._runs = blake2b(key, digest_size=KEY_BYTES, person=b"perdure store").digest()
-        self._cipher: Any = _aes_gcm()(blake2b(key, digest_size=KEY_BYTES, person=b"perdure wrap").digest())
+        self._cipher: Any = aes_gcm(VARIABLE)(
+            blake2b(key, digest_size=KEY_BYTES, person=b"perdure wrap").digest()
+        )
 
     def of_run(self, run_id: str) -> RunCipher:
         """What seals the values of one run."""
@@ -67,7 +63,7 @@ class Master:
 
     def wrap(self, key: bytes) -> bytes:
         """A run's key, wrapped; the same bytes each time, so that who shares a key is seen to."""
-        nonce = blake2b(key, digest_size=_NONCE, key=self._nonces).digest()
+        nonce = blake2b(key, digest_size=NONCE_BYTES, key=self._nonces).digest()
         wrapped: bytes = self._cipher.encrypt(nonce, key, _ABOUT)
         return _WRAPPED + self.kid + nonce + wrapped
 
@@ -86,12 +82,12 @@ class RunCipher:
 
     def __init__(self, master: Master, run_id: str) -> None:
         self._head = _SEALED + master.kid
-        self._cipher: Any = _aes_gcm()(master.secret_of(run_id, b"perdure values"))
+        self._cipher: Any = aes_gcm(VARIABLE)(master.secret_of(run_id, b"perdure values"))
         self._names = master.secret_of(run_id, b"perdure blobs")
 
     def seal(self, place: bytes, data: bytes) -> bytes:
         """A value, sealed for its place."""
-        nonce = os.urandom(_NONCE)
+        nonce = os.urandom(NONCE_BYTES)
         sealed: bytes = self._cipher.encrypt(nonce, data, place)
         return self._head + nonce + sealed
 
@@ -115,23 +111,7 @@ def kid_of(data: bytes) -> bytes:
 
 
 def _opened(cipher: Any, data: bytes, about: bytes) -> bytes | None:
-    try:
-        plain: bytes = cipher.decrypt(data[1 + KID_BYTES : _HEAD], data[_HEAD:], about)
-    except Exception as error:
-        if type(error).__name__ not in ("InvalidTag", "ValueError"):
-            raise
-        return None
-    return plain
-
-
-def _aes_gcm() -> Any:
-    """The cipher's class. Raises ExtraMissing."""
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ImportError as error:
-        what = f"{VARIABLE} needs a package that is not installed: {error}"
-        raise ExtraMissing(what, remedy='pip install "perdure[crypto]"') from error
-    return AESGCM
+    return opened(cipher, data[1 + KID_BYTES : _HEAD], data[_HEAD:], about)
 
 
 def masters() -> tuple[Master, ...]:

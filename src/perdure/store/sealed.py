@@ -19,9 +19,10 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from perdure.cipher import TAG_BYTES
 from perdure.errors import Damaged, KeyMissing, StoreClosed, StoreNotEncrypted, StoreReadOnly
 from perdure.store.kept import MARK, Kept, kids_of
-from perdure.store.master import KID_BYTES, MORE_BYTES, TAG_BYTES, VARIABLE, Master, kid_of, masters
+from perdure.store.master import KID_BYTES, MORE_BYTES, VARIABLE, Master, kid_of, masters
 from perdure.store.protocol import (
     Appended,
     Batch,

@@ -238,11 +238,12 @@ def test_the_switch_is_read(tmp_path: Path) -> None:
 def test_without_the_package_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from perdure.store import master
 
-    def absent() -> Any:
+    def absent(use: str) -> Any:
+        assert use == "PERDURE_KEY"
         raise ExtraMissing("no package", remedy='pip install "perdure[crypto]"')
 
     monkeypatch.setenv("PERDURE_KEY", KEYS[3])
-    monkeypatch.setattr(master, "_aes_gcm", absent)
+    monkeypatch.setattr(master, "aes_gcm", absent)
     with pytest.raises(ExtraMissing):
         asyncio.run(opened(f"{tmp_path / 'a.db'}?encrypt=on"))
 

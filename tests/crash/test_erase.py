@@ -10,7 +10,9 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -24,6 +26,9 @@ from perdure.timeline import erasing
 from tests.unit.timeline.past import STARTED, events
 
 pytestmark = pytest.mark.crash
+
+Erased = Callable[[int, str], tuple[int, str, Callable[[], Store]]]
+"""Kills an erasure (`whole`, `broken`) at a place: its exit code, and the address and store that it left."""
 
 FAMILY = ("r", "r.1:0", "f")
 MOST = 60
@@ -106,35 +111,61 @@ async def left(store: Store) -> list[bool]:
         await store.close()
 
 
-def erased_until(folder: Path, place: int, how: str = "whole") -> tuple[int, Path]:
-    """The exit code of a process that erases and is killed at a place, and what it has left."""
-    path = folder / f"{how}-{place}.db"
-    asyncio.run(family(file(path)))
-    argv = [sys.executable, "-c", PROCESS, str(path), str(place), how]
-    process = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert process.returncode in (0, -signal.SIGKILL), process.stderr
-    return process.returncode, path
+def killed_at(process: str, url: str, place: int, how: str) -> int:
+    """The exit code of a process that erases what is at this address and is killed at a place."""
+    argv = [sys.executable, "-c", process, url, str(place), how]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+    return ended.returncode
 
 
-def test_a_kill_leaves_all_keys_or_none(tmp_path: Path) -> None:
+def all_or_none(erased: Erased, again: Callable[[str], Coroutine[Any, Any, None]], *, most: int) -> None:
+    """A kill at each place leaves all keys or none, and whoever comes next erases to the end."""
     outcomes = []
-    for place in range(1, MOST):
-        code, path = erased_until(tmp_path, place)
-        there = asyncio.run(left(file(path)))
+    for place in range(1, most):
+        code, url, store = erased(place, "whole")
+        there = asyncio.run(left(store()))
         assert len(set(there)) == 1, (place, there)
         outcomes.append(there[0])
-        asyncio.run(again(path))
-        assert asyncio.run(left(file(path))) == [False] * 3
+        asyncio.run(again(url))
+        assert asyncio.run(left(store())) == [False] * 3
         if code == 0:
             break
     assert outcomes[0] is True, "before"
     assert outcomes[-1] is False, "after"
+    assert outcomes == sorted(outcomes, reverse=True)
     assert len(outcomes) > 5
     print(f"\n{len(outcomes)} places, {sum(outcomes)} of them before")
 
 
-async def again(path: Path) -> None:
+def some_and_not_others(erased: Erased, *, most: int) -> bool:
+    """Whether an erasure that is not one transaction leaves some keys and not others at some kill."""
+    for place in range(2, most):
+        code, _, store = erased(place, "broken")
+        if len(set(asyncio.run(left(store())))) == 2:
+            return True
+        if code == 0:
+            break
+    return False
+
+
+# ------------------------------------------------------------------------------------------------ a file
+
+
+def in_a_file(folder: Path) -> Erased:
+    """An erasure in a file, killed."""
+
+    def erased(place: int, how: str) -> tuple[int, str, Callable[[], Store]]:
+        path = folder / f"{how}-{place}.db"
+        asyncio.run(family(file(path)))
+        return killed_at(PROCESS, str(path), place, how), str(path), lambda: file(path)
+
+    return erased
+
+
+async def again(url: str) -> None:
     """Whoever comes next erases it to the end."""
+    path = Path(url)
     store = SQLiteStore(path, reserve_bytes=0)
     await store.open()
     found = await erasing.erase(store, "r")
@@ -146,12 +177,10 @@ async def again(path: Path) -> None:
     assert b"c" * 32 not in data
 
 
+def test_a_kill_leaves_all_keys_or_none(tmp_path: Path) -> None:
+    all_or_none(in_a_file(tmp_path), again, most=MOST)
+
+
 def test_a_transaction_for_each_run_is_seen(tmp_path: Path) -> None:
-    """Control: an erasure that is not one transaction leaves some keys and not others at some kill."""
-    between = False
-    for place in range(2, MOST):
-        code, path = erased_until(tmp_path, place, "broken")
-        between = between or len(set(asyncio.run(left(file(path))))) == 2
-        if code == 0 or between:
-            break
-    assert between
+    """Control."""
+    assert some_and_not_others(in_a_file(tmp_path), most=MOST)

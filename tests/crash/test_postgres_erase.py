@@ -7,16 +7,15 @@ next one. The places are counted where the driver waits for the server, so that 
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from perdure.store.postgres import PostgresStore
+from perdure.store.protocol import Store
 from perdure.timeline import erasing
-from tests.crash.test_erase import family, left
+from tests.crash.test_erase import Erased, all_or_none, family, killed_at, some_and_not_others
 from tests.database import PLACE
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.postgres]
@@ -65,32 +64,15 @@ asyncio.run(main())
 """
 
 
-def erased_until(folder: Path, place: int, how: str = "whole") -> tuple[int, str]:
-    """The exit code of a process that erases and is killed at a place, and the database that it has left."""
-    url = PLACE.at(folder / f"{how}-{place}")
-    asyncio.run(family(PostgresStore(url)))
-    argv = [sys.executable, "-c", PROCESS, url, str(place), how]
-    process = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert process.returncode in (0, -signal.SIGKILL), process.stderr
-    return process.returncode, url
+def in_a_database(folder: Path) -> Erased:
+    """An erasure in a database, killed."""
 
+    def erased(place: int, how: str) -> tuple[int, str, Callable[[], Store]]:
+        url = PLACE.at(folder / f"{how}-{place}")
+        asyncio.run(family(PostgresStore(url)))
+        return killed_at(PROCESS, url, place, how), url, lambda: PostgresStore(url)
 
-def test_a_kill_leaves_all_keys_or_none(tmp_path: Path) -> None:
-    outcomes = []
-    for place in range(1, MOST):
-        code, url = erased_until(tmp_path, place)
-        there = asyncio.run(left(PostgresStore(url)))
-        assert len(set(there)) == 1, (place, there)
-        outcomes.append(there[0])
-        asyncio.run(again(url))
-        assert asyncio.run(left(PostgresStore(url))) == [False] * 3
-        if code == 0:
-            break
-    assert outcomes[0] is True, "before"
-    assert outcomes[-1] is False, "after"
-    assert outcomes == sorted(outcomes, reverse=True)
-    assert len(outcomes) > 5
-    print(f"\n{len(outcomes)} places, {sum(outcomes)} of them before")
+    return erased
 
 
 async def again(url: str) -> None:
@@ -101,12 +83,10 @@ async def again(url: str) -> None:
     await store.close()
 
 
+def test_a_kill_leaves_all_keys_or_none(tmp_path: Path) -> None:
+    all_or_none(in_a_database(tmp_path), again, most=MOST)
+
+
 def test_a_transaction_for_each_run_is_seen(tmp_path: Path) -> None:
-    """Control: an erasure that is not one transaction leaves some keys and not others at some kill."""
-    between = False
-    for place in range(2, MOST):
-        code, url = erased_until(tmp_path, place, "broken")
-        between = between or len(set(asyncio.run(left(PostgresStore(url))))) == 2
-        if code == 0 or between:
-            break
-    assert between
+    """Control."""
+    assert some_and_not_others(in_a_database(tmp_path), most=MOST)

@@ -318,6 +318,25 @@ def test_what_lies_elsewhere_does_not_open(tmp_path: Path, what: str) -> None:
     assert looks(f"{path}?encrypt=on", "open")[0] == "ok", "no other run is harmed"
 
 
+def test_two_messages_of_a_run_do_not_change_places(tmp_path: Path) -> None:
+    """No chain covers what lies in an inbox: only the place that a message was sealed for tells."""
+    url = f"{tmp_path / 'a.db'}?encrypt=on"
+
+    async def told() -> None:
+        await live(url, "one", "two")
+        async with Runtime(url, [letters()], check=False) as runtime:
+            await runtime.signal("open", "a third word", "told-too")
+
+    asyncio.run(told())
+    assert looks(url, "open") == ["ok", "loaded"]
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        (last,) = connection.execute("SELECT max(key) FROM perdure_inbox").fetchone()
+        swap("perdure_inbox", "data", f"key = {last - 1}", f"key = {last}")(connection)
+    connection.close()
+    assert looks(url, "open")[1] == "S107"
+    assert looks(url, "one") == ["ok", "loaded"], "no other run is harmed"
+
+
 def columns() -> Iterator[tuple[str, str, str]]:
     """Every column with content, and the row of the open run's, or the first run's, that is changed."""
     for table, column in (("event", "digest"), ("event", "data"), ("snapshot", "data"), ("inbox", "data")):

@@ -1,7 +1,9 @@
-"""Rotations that kill themselves at the statements of the writer, in processes forked for it; their judge.
+"""Rotations that kill themselves, at the statements of a file's writer or at the exchanges with a server, in
+processes forked for it; their judge.
 
-`python -m tests.crash.rotations FOLDER AIM HOW STEP` prints a line for each place: what was left, and what
-was wrong with it. The judge opens what is left with the keys that its mark names and no other.
+`python -m tests.crash.rotations WHERE AIM HOW STEP` prints a line for each place: what was left, and what
+was wrong with it. WHERE is a folder for files, or the address of a database to be emptied. The judge opens
+what is left with the keys that its mark names and no other.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ import asyncio
 import base64
 import json
 import os
-import shutil
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+import psycopg
 
 from perdure import codec
 from perdure.errors import PerdureError
@@ -24,9 +28,11 @@ from perdure.state import events as e
 from perdure.store import SQLiteStore, open_store
 from perdure.store.kept import MARK, PARTS, Kept, kids_of
 from perdure.store.master import Master, kid_of
+from perdure.store.postgres import PostgresStore
 from perdure.store.protocol import GENESIS, Blob, Message, NewRun, Query, Snapshot, Store, Stored
 from perdure.store.sealed import PLAIN, mark_of
 from perdure.timeline import rotation
+from tests.crash.database import emptied
 from tests.unit.timeline.past import CRASHED, RECONCILED, events
 
 KEYS = {Master(bytes([n]) * 32).kid: base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)}
@@ -78,17 +84,17 @@ async def told(store: Store) -> list[Any]:
     return found
 
 
-async def below(path: Path) -> SQLiteStore:
+async def below(url: str) -> SQLiteStore | PostgresStore:
     """The store as it lies there."""
-    store = SQLiteStore(path, reserve_bytes=0)
+    store = PostgresStore(url) if "://" in url else SQLiteStore(Path(url), reserve_bytes=0)
     store.sealed = True
     await store.open()
     return store
 
 
-async def rotate(path: Path, aim: rotation.Aim, place: int, how: str) -> None:
+async def rotate(url: str, aim: rotation.Aim, place: int, how: str) -> None:
     """Rotate, and die at a place. `broken`: the mark is set to the new key alone before the rest is."""
-    store = await below(path)
+    store = await below(url)
     count = 0
 
     def tick(*_: Any) -> bool:
@@ -100,18 +106,30 @@ async def rotate(path: Path, aim: rotation.Aim, place: int, how: str) -> None:
 
     if how == "broken":
         patch.object(rotation, "mark_of", lambda keys: mark_of(keys[:1])).start()
-    assert store._writer is not None
-    assert store._writer.connection is not None
-    store._writer.connection.exec_trace = tick
+    armed = listening(store, tick)
     await rotation.rotate(store, aim)
     tick()
-    store._writer.connection.exec_trace = None
+    armed()
     await store.close()
 
 
-async def judged(path: Path, expected: list[Any]) -> tuple[str, list[str]]:
+def listening(store: SQLiteStore | PostgresStore, tick: Callable[..., bool]) -> Callable[[], object]:
+    """Tell of each statement or exchange of a store, until what is given back is called."""
+    if isinstance(store, PostgresStore):
+        wait = psycopg.Connection.wait
+        told = patch.object(psycopg.Connection, "wait", lambda *args, **more: tick() and wait(*args, **more))
+        told.start()
+        return told.stop
+    assert store._writer is not None
+    connection = store._writer.connection
+    assert connection is not None
+    connection.exec_trace = tick
+    return lambda: setattr(connection, "exec_trace", None)
+
+
+async def judged(url: str, expected: list[Any]) -> tuple[str, list[str]]:
     """What the mark says, and what is wrong: with the keys that it names alone, all is as it was."""
-    store = await below(path)
+    store = await below(url)
     kids = kids_of(await store.key(MARK) or b"\0")
     await store.close()
     state = "+".join("clear" if kid == PLAIN else KEYS[kid][:4] for kid in kids) or "clear"
@@ -119,20 +137,27 @@ async def judged(path: Path, expected: list[Any]) -> tuple[str, list[str]]:
         return state, []  # half in the clear: it opens to nobody until it is finished
     os.environ["PERDURE_KEY"] = ",".join(KEYS[kid] for kid in kids if kid != PLAIN)
     sealed = bool(kids) and kids[0] != PLAIN
-    looked = open_store(f"{path}{'?encrypt=on' if sealed else ''}")
     try:
-        await looked.open()
-        found = await told(looked)
-        await looked.close()
+        found = await as_told(f"{url}?encrypt=on" if sealed else url)
     except (PerdureError, AssertionError) as error:
         return state, [f"{type(error).__name__}: {error}"]
     return state, [] if found == expected else ["something is another"]
 
 
-async def finished(path: Path, aim: rotation.Aim) -> list[str]:
+async def as_told(url: str) -> list[Any]:
+    """What whoever opens an address is told."""
+    store = open_store(url)
+    await store.open()
+    try:
+        return await told(store)
+    finally:
+        await store.close()
+
+
+async def finished(url: str, aim: rotation.Aim) -> list[str]:
     """Whoever comes next ends it; then nothing lies under another key."""
     os.environ["PERDURE_KEY"] = f"{NEW},{OLD}"
-    store = await below(path)
+    store = await below(url)
     found = await rotation.rotate(store, aim)
     left = set()
     for part in PARTS:
@@ -145,37 +170,25 @@ async def finished(path: Path, aim: rotation.Aim) -> list[str]:
     return [] if found.done and left == {new} else [f"not finished: {found}, {left}"]
 
 
-def main(folder: Path, aim: rotation.Aim, how: str, step: int) -> None:
+def main(where: str, aim: rotation.Aim, how: str, step: int) -> None:
     """Every `step`-th place, until a rotation comes to its end."""
-    os.environ["PERDURE_KEY"] = OLD
-    made = folder / "made.db"
-    url = str(made) if aim == "encrypted" else f"{made}?encrypt=on"
-    asyncio.run(filled(url))
-
-    async def as_told(url: str) -> list[Any]:
-        store = open_store(url)
-        await store.open()
-        found = await told(store)
-        await store.close()
-        return found
-
-    expected = asyncio.run(as_told(url))
     for place in range(1, MOST, step):
+        url = emptied(where) if "://" in where else f"{where}/{place}.db"
+        os.environ["PERDURE_KEY"] = OLD
+        opened = url if aim == "encrypted" else f"{url}?encrypt=on"
+        asyncio.run(filled(opened))
+        expected = asyncio.run(as_told(opened))
         os.environ["PERDURE_KEY"] = f"{NEW},{OLD}"
-        path = folder / f"{place}.db"
-        shutil.copy(made, path)
         sys.stdout.flush()
         if (child := os.fork()) == 0:
-            asyncio.run(rotate(path, aim, place, how))
+            asyncio.run(rotate(url, aim, place, how))
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        state, wrong = asyncio.run(judged(path, expected))
+        state, wrong = asyncio.run(judged(url, expected))
         if how == "whole":
-            wrong += asyncio.run(finished(path, aim))
-            wrong += asyncio.run(judged(path, expected))[1]
+            wrong += asyncio.run(finished(url, aim))
+            wrong += asyncio.run(judged(url, expected))[1]
         print(json.dumps({"place": place, "state": state, "wrong": wrong}), flush=True)
-        for file in folder.glob(f"{place}.db*"):
-            shutil.rmtree(file) if file.is_dir() else file.unlink()
         if os.WIFEXITED(status):
             assert os.WEXITSTATUS(status) == 0, "the rotation failed"
             return
@@ -183,4 +196,4 @@ def main(folder: Path, aim: rotation.Aim, how: str, step: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))  # type: ignore[arg-type]
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))  # type: ignore[arg-type]

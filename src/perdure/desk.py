@@ -232,10 +232,21 @@ class Desk:
                 self.store, self.clock, run_id, value, question=question, sent_as=id, by=who
             )
 
-    async def release(self, run_id: str, *, by: str, note: str = "") -> None:
-        """Let a held run go on as it is. Raises NothingToResolve if it is not held."""
-        await self._held(run_id)
-        await self._send(run_id, "release", {"by": by, "note": note})
+    async def release(self, run_id: str, *, by: str, note: str = "", sure: bool = False) -> None:
+        """Let a held run go on as it is. Raises NothingToResolve if it is not held.
+
+        One that was restored or imported looks up each act before it makes it, by the reconcile hook of its
+        tool, or else is held again to ask. `sure`: nothing was done that its store does not know, and it acts
+        without asking. Raises BadArguments if that was never the question.
+        """
+        record = (await self._held(run_id)).record
+        if sure and record.doubt is None:
+            raise BadArguments(
+                f"run {run_id} was neither restored nor imported: there is nothing to be sure of",
+                remedy=f"perdure release {run_id}, without --sure",
+            )
+        data: dict[str, Any] = {"by": by, "note": note}
+        await self._send(run_id, "release", {**data, "sure": True} if sure else data)
 
     async def raise_budget(self, run_id: str, *, by: str, why: str = "", **more: float) -> None:
         """Give a run more: `usd=1`, `tokens=`, `calls=`, `steps=`, `seconds=`; one held for it goes on.

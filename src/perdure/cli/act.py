@@ -104,13 +104,18 @@ async def _only_unknown(runtime: Runtime, run_id: str) -> str:
 
 @click.command(short_help="Let a held run go on as it is.")
 @click.argument("run")
+@click.option("--sure", is_flag=True, help="Of a restored or imported run: nothing else was done.")
 @answering
-def release(options: Options, run: str, **who: str) -> int:
-    """Let a held run go on as it is."""
+def release(options: Options, run: str, sure: bool, **who: str) -> int:
+    """Let a held run go on as it is.
+
+    One that was restored or imported looks up each act before it makes it, by the reconcile hook of its tool,
+    and where there is none it is held again to ask; with --sure it acts without asking.
+    """
 
     async def act(runtime: Runtime, row: RunRow) -> dict[str, Any]:
-        await runtime.release(row.run_id, **who)
-        return {}
+        await runtime.release(row.run_id, sure=sure, **who)
+        return {"sure": True} if sure else {}
 
     return send(options, run, "release", who, act)
 

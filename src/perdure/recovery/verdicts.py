@@ -74,6 +74,11 @@ def after_unknown(call: CallRecord, policy: CallPolicy, now: int) -> Action:
     if policy.has_hook:
         trust_from = settle_from(call, policy)
         return Ask(trust_from, trust_from + int(max(policy.timeout_seconds or 0.0, ASK_SECONDS) * SECOND))
+    if call.cause == "restored":
+        return Person(
+            "it may have been made after the backup or export that this run comes from, and the tool has no"
+            " reconcile hook that could find out"
+        )
     if policy.unknown == "raise":
         return LeaveUnknown()
     return Person("the reply never came, and the tool has no reconcile hook that could find out")

@@ -37,6 +37,8 @@ BOUNDARIES: dict[str, str] = {
     "receipt.queued": "the receipt is queued, it is not durable",
     "receipt.served": "the step is about to get the result",
     "call.unknown": "the outcome is unknown, this is queued",
+    "doubt.raise": "an act may have been made by another incarnation, this is not queued",
+    "doubt.raised": "it is queued, and is looked up next",
     "reconcile.ask": "the hook is about to be asked",
     "reconcile.answered": "the hook has answered, the verdict is not queued",
     "reconcile.queued": "the verdict is queued",

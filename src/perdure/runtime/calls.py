@@ -45,7 +45,17 @@ from perdure.errors import (
     TransactionTooLong,
 )
 from perdure.journal import Fences
-from perdure.runtime import approvals, budgets, children, guards, premises, questions, reconcile, standins
+from perdure.runtime import (
+    approvals,
+    budgets,
+    children,
+    doubts,
+    guards,
+    premises,
+    questions,
+    reconcile,
+    standins,
+)
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.difference import Sides, shown
@@ -173,7 +183,9 @@ async def _until_settled(wanted: Wanted) -> Any:
             raise branch.unwinding
         call = journal.record.calls.get(path)
         if call is None:
-            if journal.record.fork is None or not await standins.stand_in(wanted):
+            if journal.record.fork is not None and await standins.stand_in(wanted):
+                continue
+            if journal.record.doubt is None or not await doubts.raised(wanted):
                 await attempt(wanted)
         elif call.standing in SETTLED:
             reached("receipt.served")
@@ -185,6 +197,8 @@ async def _until_settled(wanted: Wanted) -> Any:
         elif call.standing == "not_done" or _sent_read(call):
             await attempt(wanted)
         elif call.standing == "retrying":
+            if journal.record.doubt is not None and await doubts.raised(wanted):
+                continue
             await drive.host.clock.sleep(_backoff(tool, call.attempt))
             await attempt(wanted)
         elif (held := await reconcile.settle(drive, call, tool)) is not None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, TypeVar, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Agent, Budget, Call
@@ -155,7 +156,7 @@ async def _begin(execution: Execution, branch: Branch, wait: WaitRecord) -> None
 async def _create(drive: Drive, wait: WaitRecord) -> e.RunHeld | None:
     reached("child.create")
     try:
-        ours = await _found(drive.host.store, drive.run_id, wait, drive.host.clock.now())
+        ours = await _found(drive.host.store, drive.run_id, drive.record, wait, drive.host.clock.now())
     except RunGone:  # it was pruned after its end: what it told lies in the inbox
         await drive.read_inbox()
         ours = bool(drive.record.waits[wait.path].closed)
@@ -166,9 +167,9 @@ async def _create(drive: Drive, wait: WaitRecord) -> e.RunHeld | None:
     return e.RunHeld("child-taken", detail, (f"perdure cancel {drive.run_id}",), wait.path)
 
 
-async def _found(store: Store, parent: str, wait: WaitRecord, now: int) -> bool:
+async def _found(store: Store, parent: str, record: RunRecord, wait: WaitRecord, now: int) -> bool:
     """The child is durable. False: another run has its id."""
-    body = await child_started(store, wait.name, Begun.of(wait).started)
+    body = await child_started(store, wait.name, replace(Begun.of(wait).started, doubt=record.doubt))
     placement = (await store.row(parent)).placement  # a child stands where its parent stands
     row, _ = await store.create(new_run(wait.name, body, now, placement))
     return row.parent == parent
@@ -203,7 +204,7 @@ async def call_back(store: Store, run_id: str, record: RunRecord, now: int) -> l
     left = []
     for wait in open_children(record):
         with suppress(RunGone):
-            if not await _found(store, run_id, wait, now):
+            if not await _found(store, run_id, record, wait, now):
                 continue
             left.append(wait)
             if is_called_back(wait):

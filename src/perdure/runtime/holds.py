@@ -31,9 +31,25 @@ def ways(run_id: str) -> tuple[str, str]:
 def brought_back(run_id: str, *, cancelled: bool) -> e.RunHeld:
     """The store was brought back from a backup."""
     detail = "the store was brought back from a backup, which does not know what was done after it was made"
+    ways = let_go(run_id)
     if cancelled:
-        return e.RunHeld(RESTORED_ENDING, detail, (f"perdure release {run_id}",))
-    return e.RunHeld(RESTORED, detail, (f"perdure release {run_id}", f"perdure cancel {run_id}"))
+        return e.RunHeld(RESTORED_ENDING, detail, ways[:2], doubt=True)
+    return e.RunHeld(RESTORED, detail, ways, doubt=True)
+
+
+def carried_in(run_id: str) -> e.RunHeld:
+    """The run was imported from another store."""
+    detail = "it was imported, and its original may still be at work elsewhere"
+    return e.RunHeld("imported", detail, let_go(run_id), doubt=True)
+
+
+def let_go(run_id: str) -> tuple[str, str, str]:
+    """What can be done about a run that another incarnation may have carried on."""
+    return (
+        f"perdure release {run_id}    looks up each act before it is made, or asks you",
+        f"perdure release {run_id} --sure    nothing was done that this store does not know",
+        f"perdure cancel {run_id}",
+    )
 
 
 def step_error(run_id: str, error: BaseException, record: RunRecord) -> e.RunHeld:

@@ -126,6 +126,9 @@ def _resolved(record: RunRecord, data: dict[str, Any], by: str) -> tuple[e.AnyBo
 def _released(record: RunRecord, kind: str, data: dict[str, Any], by: str) -> tuple[e.AnyBody, ...]:
     if record.held is None:
         return ()
+    if data.get("sure"):
+        note = str(data.get("note", ""))
+        return (*_never_made(record, by, note), e.RunReleased(by, kind, note, sure=True))
     released = e.RunReleased(by, kind, str(data.get("note", "")))
     if data.get("restart"):
         return (released, e.StepRestarted(f"asked for by {by}", 0, fresh=True))
@@ -134,6 +137,13 @@ def _released(record: RunRecord, kind: str, data: dict[str, Any], by: str) -> tu
         if isinstance(decision, DropTail):  # else something that acts came after it
             return (released, e.StepRestarted("what failed and did not act is made again", decision.keep))
     return (released,)
+
+
+def _never_made(record: RunRecord, by: str, note: str) -> Iterator[e.CallReconciled]:
+    """A person knows that no other incarnation has gone on: none of the calls in doubt was made."""
+    for call in record.calls.values():
+        if call.standing == "unknown" and call.cause == "restored":
+            yield e.CallReconciled(call.path, "not_done", f"person:{by}", b"", note)
 
 
 def _fruitless(record: RunRecord) -> Iterator[int]:

@@ -22,11 +22,14 @@ from perdure.store.protocol import Inbound
 
 def unknown_hold(run_id: str, call: CallRecord, detail: str) -> e.RunHeld:
     """The hold of a call that only a person can settle."""
-    remedies = (
+    remedies: tuple[str, ...] = (
         f"perdure resolve {run_id} {call.path} --done RESULT",
         f"perdure resolve {run_id} {call.path} --not-done",
         f"perdure resolve {run_id} {call.path} --failed MESSAGE",
     )
+    if call.cause == "restored" and call.standing == "unknown":
+        sure = f"perdure release {run_id} --sure    nothing was done that this store does not know"
+        remedies = (*remedies, sure)
     raised = f"; it raised {call.detail}" if call.detail else ""
     return e.RunHeld("unknown-outcome", detail + raised, remedies, call.path)
 

@@ -17,7 +17,7 @@ from perdure import codec
 from perdure.agent import RESULT, Agent, Tool
 from perdure.errors import BadArguments, EffectRefused, NotStorable, PerdureError, ShapeMismatch, Suspend
 from perdure.journal import Retold, resolve, retold
-from perdure.runtime import calls, reconcile
+from perdure.runtime import calls, doubts, reconcile
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive
 from perdure.runtime.execution import Branch, Execution
@@ -150,6 +150,8 @@ class Undos:
                 if sent >= reconcile.RESENDS or not _goes_on(tool, call):
                     return self._failed(act, call, _words(call))
                 await drive.host.clock.sleep(reconcile.backoff_seconds(sent - 1))
+            elif call is None and drive.record.doubt is not None and await doubts.raised(wanted):
+                continue
             await calls.attempt(wanted)
             sent += 1
 

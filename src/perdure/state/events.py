@@ -70,12 +70,20 @@ Outcome: TypeAlias = Literal["done", "failed", "not_done"]
 """What a receipt says."""
 
 
+class Doubt(Struct, frozen=True, array_like=True):
+    """Another incarnation of a run may have gone on from here, between these moments (microseconds)."""
+
+    since: int
+    until: int
+
+
 class RunStarted(Body, frozen=True, array_like=True, tag="run.started"):
     """A run began.
 
     `state` is the state that the agent made of the goal; `manifest` describes the agent's code; `budget` is
     the most that the run may use (None: no limits). `path`: the wait of its `parent` to which it tells its
     end, empty if none spawned it. `trace`: 32 hex digits, the same for a run and everything that it spawns.
+    `doubt`: its parent's, when it was spawned.
     """
 
     agent: str
@@ -89,6 +97,7 @@ class RunStarted(Body, frozen=True, array_like=True, tag="run.started"):
     budget: Limits | None = None
     path: str = ""
     trace: str = ""
+    doubt: Doubt | None = None
 
 
 class RunResumed(Body, frozen=True, array_like=True, tag="run.resumed"):
@@ -169,11 +178,12 @@ class CallSettled(Body, frozen=True, array_like=True, tag="call.settled"):
 class CallUnknown(Body, frozen=True, array_like=True, tag="call.unknown"):
     """A call was made and its reply never came.
 
-    From `over_at` on, nobody on our side could still be making it.
+    From `over_at` on, nobody on our side could still be making it. `restored`: this attempt was not made
+    here; another incarnation of the run may have made it.
     """
 
     path: str
-    cause: Literal["crash", "timeout", "cancelled", "connection", "error"]
+    cause: Literal["crash", "timeout", "cancelled", "connection", "error", "restored"]
     over_at: int
     detail: str = ""
 
@@ -427,6 +437,7 @@ class RunHeld(Body, frozen=True, array_like=True, tag="run.held"):
     """The run needs a person. `path` is the call concerned, if one is.
 
     `code`: the digest of the manifest of the code that the person is asked about, if that is the question.
+    `doubt`: another incarnation may have gone on from here, so that what is done next may have been done.
     """
 
     reason: str
@@ -434,14 +445,16 @@ class RunHeld(Body, frozen=True, array_like=True, tag="run.held"):
     remedies: tuple[str, ...]
     path: str = ""
     code: bytes = b""
+    doubt: bool = False
 
 
 class RunReleased(Body, frozen=True, array_like=True, tag="run.released"):
-    """A person let the run go on."""
+    """A person let the run go on. `sure`: and has seen that no other incarnation has gone on from here."""
 
     by: str
     how: str
     note: str = ""
+    sure: bool = False
 
 
 class RunFinished(Body, frozen=True, array_like=True, tag="run.finished"):

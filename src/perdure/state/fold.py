@@ -114,6 +114,7 @@ def _started(record: RunRecord, event: e.Event, body: e.RunStarted, work: Work) 
         "started_at": event.at,
         "begun": event.seq,
         "state": work.read(body.state),
+        "doubt": body.doubt,
     }
 
 
@@ -246,6 +247,8 @@ def _unknown(record: RunRecord, event: e.Event, body: e.CallUnknown, work: Work)
         over_at=body.over_at,
         detail=body.detail,
     )
+    if body.cause == "restored" and record.doubt is not None:  # the other side may know its key since then
+        call = replace(call, intended_at=min(call.intended_at, record.doubt.since))
     return {"calls": {**record.calls, body.path: call}}
 
 
@@ -478,12 +481,17 @@ def _first_seq(call: CallRecord) -> int:
 
 
 def _held(record: RunRecord, event: e.Event, body: e.RunHeld, work: Work) -> Changes:
-    return {"held": Hold(body.reason, body.detail, body.remedies, body.path, event.at, body.code)}
+    changes: Changes = {"held": Hold(body.reason, body.detail, body.remedies, body.path, event.at, body.code)}
+    if not body.doubt:
+        return changes
+    since = record.updated_at if record.doubt is None else record.doubt.since
+    return {**changes, "doubt": e.Doubt(since, event.at)}
 
 
 def _released(record: RunRecord, event: e.Event, body: e.RunReleased, work: Work) -> Changes:
     asked = b"" if record.held is None else record.held.code
-    return {"held": None, "failures": 0, **({"accepted": asked} if asked else {})}
+    changes: Changes = {"held": None, "failures": 0, **({"accepted": asked} if asked else {})}
+    return {**changes, "doubt": None} if body.sure else changes
 
 
 def _finished(record: RunRecord, event: e.Event, body: e.RunFinished, work: Work) -> Changes:

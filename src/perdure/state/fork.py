@@ -71,6 +71,7 @@ def forked(record: RunRecord, event: e.Event, body: e.RunForked, work: Work) -> 
         "unsure": (),
         "failures": 0,
         "accepted": b"",
+        "doubt": None,
         "models": {**record.models, **dict(body.models)},
         "fork": ForkRecord(
             body.run, record.seq, body.by, body.effects, body.given, body.acts, trace=body.origin_trace

@@ -15,6 +15,7 @@ from perdure.state.amount import NOTHING, Amount, Limits
 from perdure.state.events import (
     Argument,
     CallHead,
+    Doubt,
     Effect,
     Effects,
     OriginAct,
@@ -352,3 +353,4 @@ class RunRecord(Struct, frozen=True, array_like=True):
     cancel_note: str = ""  # of who asked first
     fork: ForkRecord | None = None  # None: the run began as itself
     models: dict[str, str] = {}  # models that a fork calls in the place of those declared, by function
+    doubt: Doubt | None = None  # None: nothing was done that the journal does not know

@@ -17,6 +17,7 @@ from perdure import codec
 from perdure.errors import Damaged, ImportConflict, NoSuchRun, NotABundle, RunGone
 from perdure.journal import gathered, load
 from perdure.runtime.boundary import reached
+from perdure.runtime.holds import carried_in
 from perdure.runtime.rowinfo import row_info
 from perdure.state import events as e
 from perdure.state.fold import fold
@@ -214,10 +215,7 @@ def _new_run(bundle: Bundle, events: Sequence[Stored], *, due_at: int) -> NewRun
 def _held(new: NewRun, record: RunRecord, bundle: Bundle, now: int) -> NewRun:
     """The same run, held: with one event more, unless a person is waited for already."""
     if record.held is None:
-        name = bundle.run_id
-        detail = "it was imported, and its original may still be at work elsewhere"
-        body = e.RunHeld("imported", detail, (f"perdure release {name}", f"perdure cancel {name}"))
-        event = e.Event(record.seq + 1, now, bundle.epoch, body)
+        event = e.Event(record.seq + 1, now, bundle.epoch, carried_in(bundle.run_id))
         data = codec.pack(event)
         record = fold(record, event, codec.decode)
         new = replace(new, events=(*new.events, Stored(event.seq, data, codec.chain(bundle.head, data))))

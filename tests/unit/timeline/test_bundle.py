@@ -125,7 +125,7 @@ async def test_a_run_that_was_carried_acts_nothing_until_a_person_lets_it_and_th
     assert held.reason == "imported"
     assert outside.done == [0]
     async with desk.runtime(payer(outside)) as runtime:
-        await runtime.release("r", by="ada")
+        await runtime.release("r", by="ada", sure=True)
         ended = await runtime.run(payer(outside), "r", "go", patience=timedelta(0))
     assert isinstance(ended, Finished)
     assert outside.done == [0, 1]

@@ -126,7 +126,7 @@ async def test_open_runs_act_nothing_until_a_person_lets_them_go_on(place: Place
         await asyncio.sleep(0.3)
         assert [await looked(store, name) for name in ("r1", "r2")] == [("held", None, "restored")] * 2
         assert world.acts == []
-        await runtime.release("r1", by="ada")
+        await runtime.release("r1", by="ada", sure=True)
         assert await ends(store, "r1", {"succeeded"})
         assert (len(world.acts), await looked(store, "r2")) == (1, ("held", None, "restored"))
         assert [(await verify(store, name)).ok for name in ("r1", "r2")] == [True, True]
@@ -162,7 +162,7 @@ async def test_a_timer_that_has_come_waits_for_the_person_too(place: Place) -> N
     async with place.working(world) as runtime:
         await asyncio.sleep(1.0)
         assert (len(world.acts), (await looked(runtime.store, "r"))[0]) == (1, "held")
-        await runtime.release("r", by="ada")
+        await runtime.release("r", by="ada", sure=True)
         await ends(runtime.store, "r", {"succeeded"})
     assert len(set(world.acts)) == len(world.acts) == 2
 

@@ -39,7 +39,7 @@ from perdure.desk import Desk
 from perdure.errors import BadSetting, NotServed, OtherGoal, at_store
 from perdure.journal import Keep, follow, goal_of, load
 from perdure.runtime import questions, requests, senders
-from perdure.runtime.birth import Circumstances, new_run, principal_bytes, started, trace_of
+from perdure.runtime.birth import Circumstances, new_run, principal_bytes, same_goal, started, trace_of
 from perdure.runtime.boundary import reached
 from perdure.runtime.brood import Brood
 from perdure.runtime.chunks import Chunk, Reset
@@ -235,7 +235,7 @@ class Runtime(Desk):
 
         known = (await load(self.store, row.run_id)).record.goal if fork_of(row) else None
         known = known or await goal_of(self.store, row.run_id)
-        if known != goal:
+        if not same_goal(agent, known, goal):
             raise OtherGoal(
                 f"run {row.run_id} was started for {written(codec.decode(known), 120)},"
                 f" not for {written(codec.decode(goal), 120)}",

@@ -66,6 +66,7 @@ HELD: dict[str, tuple[str, ...]] = {
     "O-016": (
         "tests/unit/journal/test_past.py::snapshots_that_bound_the_time_of_a_load_keep_bytes_linear",
         "tests/laws/test_patch_laws.py::a_patch_grows_with_the_change_and_not_with_the_state",
+        "tests/cases/test_growth_slow.py::what_is_stored_is_linear_in_what_is_new",
     ),
     "O-020": (f"{_CODEC}::plain_values_come_back_exactly",),
     "O-021": ("tests/unit/codec/test_model.py::a_declared_model_comes_back_equal",),

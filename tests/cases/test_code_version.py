@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 from perdure import Agent, Approval, Principal, codec, tool
 from perdure.agent import DeployPolicy
+from perdure.errors import OtherGoal, ShapeMismatch
 from perdure.store.protocol import Query
 from tests.unit.runtime.stage import RUN, Stage, World, agent
 
@@ -128,3 +132,93 @@ async def test_a_change_elsewhere_strands_nobody(stage: Stage) -> None:
         [told] = (await place.preflight()).forecasts
     assert (told.run_id, told.prospect, told.reason) == ("pinned", "stranded", "not-served")
     assert "pinned" in told.detail
+
+
+@dataclass
+class Ask:
+    """A goal."""
+
+    order: str
+
+
+@dataclass
+class AskNow:
+    """The goal of later code: with a field that has a default."""
+
+    order: str
+    cents: int = 5
+
+
+@dataclass
+class AskMore:
+    """And with one that has none."""
+
+    order: str
+    cents: int
+
+
+def _clerk(shape: Any, name: str = "clerk") -> Agent[Any, Any, Any]:
+    made: Agent[Any, Any, Any] = Agent(name, state=dict, goal=shape, start=lambda goal: {})
+
+    @made.step
+    async def step(run: Any) -> None:
+        await run.wait("go")
+        run.finish(getattr(run.goal, "cents", 0))
+
+    return made
+
+
+async def test_a_goal_that_gained_a_field_with_a_default_is_still_the_same_goal(stage: Stage) -> None:
+    """A caller that starts or carries on by id and goal was told, after a deploy that gave the goal's type a
+    field with a default, that the run was started for another goal. A goal that does differ is still refused.
+    """
+    assert (await stage.run(_clerk(Ask), Ask("o-77"))).status == "waiting"
+    async with stage.runtime(_clerk(AskNow)) as place:
+        await place.start(place.agents["clerk"], RUN, AskNow("o-77"))
+        for other in (AskNow("o-77", 6), AskNow("o-78")):
+            with pytest.raises(OtherGoal):
+                await place.start(place.agents["clerk"], RUN, other)
+        await place.signal(RUN, "go")
+        assert (await place.run(place.agents["clerk"], RUN, AskNow("o-77"))).unwrap() == 5
+
+
+async def test_a_child_whose_goal_gained_a_field_is_still_the_same_child(stage: Stage) -> None:
+    """The same where a parent spawns."""
+
+    def family(goal: Any) -> tuple[Agent[Any, Any, Any], Agent[Any, Any, Any]]:
+        child = _clerk(type(goal), "child")
+
+        async def step(run: Any) -> None:
+            run.finish(await run.spawn(child, goal))
+
+        return agent(step, spawns=[child]), child
+
+    old, _ = family(Ask("o-77"))
+    assert (await stage.run(old)).status == "waiting"
+    new, child = family(AskNow("o-77"))
+    async with stage.runtime(new, child) as place:
+        [name] = [row.run_id for row in await stage.store.list(Query()) if row.run_id != RUN]
+        await place.signal(name, "go")
+        assert (await place.resume(name)).unwrap() == 5
+        assert (await place.resume(RUN)).unwrap() == 5
+
+
+async def test_a_goal_that_no_longer_fits_is_foretold_and_stops_the_run_untouched(stage: Stage) -> None:
+    """Preflight said that such a run resumes, and its step failed at the first look at the goal. It is held
+    before its step, as a state that does not fit is, and code whose type takes the goal carries it on.
+    """
+    assert (await stage.run(_clerk(Ask), Ask("o-77"))).status == "waiting"
+    async with stage.runtime(_clerk(AskMore)) as place:
+        [told] = (await place.preflight()).forecasts
+        await place.signal(RUN, "go")
+        before = await stage.kinds()
+        with pytest.raises(ShapeMismatch) as refused:
+            await place.resume(RUN)
+    assert (told.prospect, told.reason) == ("held", "migration-failed")
+    assert told.detail == f"[M301] {refused.value.what}"
+    assert refused.value.what == "$.goal.cents should be a value, and is no such field"
+    assert "default" in refused.value.remedy
+    assert await stage.kinds() == before
+    assert (await stage.store.row(RUN)).status == "held"
+    async with stage.runtime(_clerk(AskNow)) as place:
+        assert (await place.resume(RUN)).unwrap() == 5

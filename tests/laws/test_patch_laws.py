@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from perdure.state.patch import Change, Put, diff, exact, same
+from perdure.state.patch import TEXT_FROM, Change, Put, diff, exact, same
 from tests.unit.state.test_patch import Notebook, patched
 
 SEED = 20260401
@@ -89,6 +89,19 @@ def test_what_was_diffed_is_what_comes_back(data: st.DataObject) -> None:
     assert same(old, before)
     assert (diff(old, new) == []) == (exact(old) == exact(new))
     assert diff(new, copy.deepcopy(new)) == []
+
+
+@seed(SEED)
+@settings(max_examples=200, deadline=None)
+@given(st.text("ab\u00e4\U0001f600\udc80", max_size=600), st.text("ab\U0001f600", max_size=4), st.data())
+def test_a_text_that_was_edited_is_what_comes_back(text: str, piece: str, data: st.DataObject) -> None:
+    old = text + "x" * TEXT_FROM
+    start = data.draw(st.integers(0, len(old)))
+    stop = data.draw(st.integers(start, len(old)))
+    new = old[:start] + piece + old[stop:]
+    assert patched({"t": old}, {"t": new}) == {"t": new}
+    raw, changed = (one.encode("utf-8", "surrogatepass") for one in (old, new))
+    assert patched([raw], [changed]) == [changed]
 
 
 @seed(SEED)

@@ -119,14 +119,22 @@ def _arguments(given: Any) -> dict[str, Any] | str:
         return {}
     if isinstance(given, str):
         try:
-            read = json.loads(given)
-        except ValueError:
+            read = json.loads(given, object_pairs_hook=_once)
+        except (ValueError, RecursionError):  # no JSON, a key twice, nested beyond any sense
             return given
         return read if isinstance(read, dict) else given
     if isinstance(given, Mapping):
         return dict(given)
     lowered = plain(given)
     return lowered if isinstance(lowered, dict) else repr(given)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. A key that stands twice could mean either value, and one would be acted on."""
+    read = dict(pairs)
+    if len(read) != len(pairs):
+        raise ValueError("a key stands twice")
+    return read
 
 
 def tool_message(call: ToolCall, content: str, *, error: bool) -> dict[str, Any]:

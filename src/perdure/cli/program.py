@@ -7,6 +7,7 @@ with --json as one document on standard output. A traceback of perdure's own is 
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -119,6 +120,7 @@ def program() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the program with these arguments (default: the process's own) and exit."""
+    _open_streams()
     _forgive_narrow_encodings()
     options = Options()
     try:
@@ -134,12 +136,43 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         click.echo("stopped", err=True)
         code = exits.INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: nothing more to say
+    except BrokenPipeError:  # the reader left: nothing more to say
+        _hush()
         code = exits.FAILURE
+    except OSError as fault:
+        if fault.errno in _UNWRITABLE:
+            options.json = False  # there is no room for a document either
+            code = _told(_unsaid(fault), options)
+            _hush()
+        else:
+            code = _told(_wrapped(fault), options)
     except Exception as fault:  # noqa: BLE001 - a fault of perdure's own is told like any other error
         code = _told(_wrapped(fault), options)
     sys.exit(code)
+
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def _unsaid(full: OSError) -> PerdureError:
+    """What a store cannot write is a store's error; what is left is the output."""
+    return PerdureError(
+        f"the output could not be written whole: {full.strerror}",
+        safe="The store is as the command left it; a command that only looks has changed nothing.",
+        remedy="send the output where there is room, and look at what became of the run: perdure runs",
+    )
+
+
+def _hush() -> None:
+    """Let nothing more be written, not even what is still in a buffer."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_streams() -> None:
+    """A program that was started with a stream closed (`>&-`) has none; it says what it says to nobody."""
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115  (for as long as the process lives)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def _wrapped(fault: Exception) -> PerdureError:

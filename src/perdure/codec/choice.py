@@ -86,7 +86,13 @@ class Fixed(Form):
 
     def __init__(self, values: Iterable[Any]) -> None:
         self._plain = [lowered(value) for value in values]
-        self._table = {encode(form): value for form, value in zip(self._plain, values, strict=True)}
+        self._table: dict[bytes, Any] = {}
+        for form, value in zip(self._plain, values, strict=True):
+            other = self._table.setdefault(encode(form), value)
+            if type(other) is not type(value):
+                raise BadDeclaration(
+                    f"the Literal's {other!r} and {value!r} are stored as the same value: name one of them"
+                )
         self.takes = frozenset(type(form) for form in self._plain)
         self.name = f"one of {_listed(self._plain)}"
 

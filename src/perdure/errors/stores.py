@@ -169,8 +169,9 @@ class RunOpen(StoreError):
 class BadRunId(StoreError):
     """A run id must be 1 to 200 printable characters.
 
-    It has no NUL, no lone surrogates, no whitespace and no @, which begins a point (RUN@41); and it does not
-    begin with -, as options of commands do.
+    It has no NUL, no lone surrogates, no whitespace and no @, which begins a point (RUN@41); it does not
+    begin with -, as options of commands do; and it has nothing that a shell takes for itself (quotes, $, &,
+    parentheses and the like), for remedies are commands, which people paste with the id in them.
     """
 
     code = "S118"

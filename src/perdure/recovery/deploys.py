@@ -160,7 +160,7 @@ class RunKey(Struct, frozen=True):
 
 class Carrier(Struct, frozen=True):
     """A code that carries runs on: its version, the state versions that it reads and can migrate from
-    (`oldest` to `state`), and the `mark` of its migrations.
+    (`oldest` to `state`), and the `mark` of its migrations and types.
     """
 
     version: str
@@ -187,5 +187,7 @@ class Carrier(Struct, frozen=True):
         if key.state < self.oldest:
             return f"its state has version {key.state}, and no migration leads from there to {self.state}"
         if self.mark in key.unfit and not again:
-            return f"this code has failed to take over its state (version {key.state}), and would again"
+            return (
+                f"this code has failed to take over its goal or state (version {key.state}), and would again"
+            )
         return ""

@@ -30,6 +30,7 @@ from perdure.journal import resolve
 from perdure.recovery.deploys import DeployPolicy, RunKey
 from perdure.recovery.manifest import Difference, compare
 from perdure.recovery.migrations import Migrated
+from perdure.runtime.birth import read_goal
 from perdure.runtime.manifest import carrier_of, key_of, manifest_bytes, manifest_of, read_manifest
 from perdure.runtime.migrating import migrated
 from perdure.runtime.scribe import Scribe
@@ -84,7 +85,11 @@ def _stranded(agent: Agent[Any, Any, Any], record: RunRecord, one: Difference) -
 
 
 def live_of(agent: Agent[Any, Any, Any], record: RunRecord, adoption: Adoption) -> LiveState[Any]:
-    """The state that steps work on, at today's version; of a run that waits for a person's yes, as it is."""
+    """The state that steps work on, at today's version; of a run that waits for a person's yes, as it is.
+
+    Raises ShapeMismatch where the type of the state, or of the goal, does not take what the run has.
+    """
+    read_goal(agent, record)  # what the steps could not read stops the run here, untouched, and not half-way
     if adoption.migrated is not None:
         return LiveState(agent.state_shape, adoption.migrated.state)
     older = record.state_version < agent.state_version

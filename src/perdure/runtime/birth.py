@@ -13,6 +13,7 @@ from msgspec import Struct
 from perdure import codec
 from perdure.agent import Agent, Principal
 from perdure.codec.redaction import refuse_leak
+from perdure.errors import ShapeMismatch
 from perdure.journal import outline
 from perdure.recovery.deploys import RunKey
 from perdure.runtime.manifest import manifest_bytes, read_manifest
@@ -65,6 +66,32 @@ def goal_bytes(agent: Agent[Any, G, Any], goal: G) -> bytes:
     """A goal as value bytes, alike for alike goals. Raises ShapeMismatch, NotStorable."""
     given = codec.plain(goal, where="$.goal")
     return codec.encode(agent.goal_shape.restore(given, where="$.goal"), where="$.goal")
+
+
+def same_goal(agent: Agent[Any, Any, Any], recorded: bytes, goal: bytes) -> bool:
+    """Whether a run that was started for the one is a run for the other.
+
+    What was recorded is read as today's type reads it: a field that came later has its default.
+    """
+    if recorded == goal:
+        return True
+    try:
+        today = agent.goal_shape.restore(codec.decode(recorded), where="$.goal")
+    except ShapeMismatch:
+        return False  # it is none of today's goals
+    return codec.encode(today, where="$.goal") == goal
+
+
+def read_goal(agent: Agent[Any, G, Any], record: RunRecord) -> G:
+    """What the run was started for, as today's code has it. Raises ShapeMismatch (M301)."""
+    try:
+        return agent.goal_shape.restore(codec.decode(record.goal), where="$.goal")
+    except ShapeMismatch as error:
+        error.remedy = (
+            "give what the goal's type has gained a default, or take the change back; the run can also go on "
+            "from its start with another goal: perdure fork RUN@1 --goal"
+        )
+        raise
 
 
 def started(agent: Agent[Any, G, Any], goal: G, begun: Circumstances) -> e.RunStarted:

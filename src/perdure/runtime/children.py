@@ -20,7 +20,7 @@ from perdure.codec.naming import written
 from perdure.errors import BadArguments, ChildFailed, NoSuchRun, RunEnded, RunGone
 from perdure.runtime import questions, rights, standins, waits
 from perdure.runtime.allotment import allot
-from perdure.runtime.birth import Circumstances, goal_bytes, new_run, started
+from perdure.runtime.birth import Circumstances, goal_bytes, new_run, same_goal, started
 from perdure.runtime.boundary import reached
 from perdure.runtime.difference import Sides
 from perdure.runtime.drive import Drive
@@ -86,7 +86,7 @@ async def spawn(execution: Execution, spawning: Spawning) -> Any:
 
     def differs(wait: WaitRecord) -> Sides | None:
         was = Begun.of(wait).started
-        if (was.agent, was.goal) == (agent.name, goal):
+        if was.agent == agent.name and same_goal(agent, was.goal, goal):
             return None
         recorded = f"a child of {was.agent} for {written(codec.decode(was.goal), 80)}"
         now = f"spawns {agent.name} for {written(codec.decode(goal), 80)}"

@@ -86,7 +86,8 @@ def _parts(agent: Agent[Any, Any, Any]) -> tuple[object, ...]:
 def _carrier(agent: Agent[Any, Any, Any]) -> Carrier:
     chain = agent.chain
     schema = json.dumps(agent.state_shape.schema(), sort_keys=True)
-    mark = codec.digest(chain.mark.encode(), schema.encode()).hex()[:12]
+    goal = json.dumps(agent.goal_shape.schema(), sort_keys=True)
+    mark = codec.digest(chain.mark.encode(), schema.encode(), goal.encode()).hex()[:12]
     return Carrier(agent.version, agent.state_version, chain.oldest, codec.FORMAT, mark, agent.on_change)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from perdure.codec import encode
 from perdure.state.events import Delete, Key, OddKey, Op, Ref, Set, Splice, Value
-from perdure.state.patch import Change, Cut, Drop, Other, Place
+from perdure.state.patch import Change, Cut, Drop, Edit, Other, Place
 
 REF_FROM: Final = 16
 """Values of fewer bytes are written again rather than referred to."""
@@ -50,12 +50,24 @@ class Scribe:
                     for at, value in enumerate(change.values, change.start)
                 ]
                 out.append(Splice(keys_of(path), change.start, change.length, tuple(values)))
+            elif isinstance(change, Edit):
+                out.append(self._edited(change))
             elif isinstance(change, Drop):
                 out.append(Delete(keys_of(path)))
             else:
                 out.append(Set(keys_of(path), self._value(change.value, path, None, later)))
             out += later
         return tuple(out)
+
+    def _edited(self, change: Edit) -> Op:
+        """A change inside a text; if the step has recorded the whole of it, that is referred to."""
+        path = keys_of(change.path)
+        if self._recorded:
+            written = self.written(encode(change.whole))
+            if type(written) is Ref:
+                return Set(path, written)
+        piece = (self.written(encode(change.piece)),) if change.piece else ()
+        return Splice(path, change.start, change.length, piece)
 
     def written(self, data: bytes) -> Value:
         """Value bytes, or where the step has recorded them."""

@@ -47,6 +47,7 @@ from perdure.errors import (
     UnknownTool,
 )
 from perdure.runtime import calls, children, markers, waits
+from perdure.runtime.birth import read_goal
 from perdure.runtime.branches import Work, branch_out
 from perdure.runtime.difference import Sides
 from perdure.runtime.execution import Branch, Ending, Execution, Interrupted, branch_scope, here
@@ -105,7 +106,7 @@ class LiveRun(Run[Any, Any, Any]):
     @cached_property
     def goal(self) -> Any:
         """What the run was started for: each step has a copy of its own, as it would after a restart."""
-        return self._drive.agent.goal_shape.restore(codec.decode(self._drive.record.goal), where="$.goal")
+        return read_goal(self._drive.agent, self._drive.record)
 
     @property
     def principal(self) -> Principal | None:
@@ -185,10 +186,11 @@ class LiveRun(Run[Any, Any, Any]):
         tool = self._drive.agent.tools.get(wanted.name)
         if tool is None or not tool.options.for_model:
             names = ", ".join(sorted(t.name for t in self._drive.agent.tools.values() if t.options.for_model))
-            raise UnknownTool(f"there is no tool {wanted.name!r}; the tools are: {names or 'none'}")
+            raise UnknownTool(f"there is no tool {wanted.name!r:.80}; the tools are: {names or 'none'}")
         if not isinstance(wanted.arguments, dict):
             raise BadArguments(
-                f"the arguments of {wanted.name} are not a JSON object: {wanted.arguments!r:.200}"
+                f"the arguments of {wanted.name} are not a JSON object with each key once:"
+                f" {wanted.arguments!r:.200}"
             )
         return await self._perform(tool, tool.parse(wanted.arguments))
 

@@ -50,7 +50,7 @@ class Delete(Struct, frozen=True, array_like=True, tag="-"):
 
 
 class Splice(Struct, frozen=True, array_like=True, tag="+"):
-    """In the list at a path, replace `count` items from `start` by `values`.
+    """In the list at a path, replace `count` items from `start` by `values`; in a text or bytes, characters.
 
     An append has start = length, count = 0.
     """

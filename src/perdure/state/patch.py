@@ -22,6 +22,9 @@ from perdure.state.events import Delete, Key, OddKey, Op, Ref, Set, Splice, Valu
 Read: TypeAlias = Callable[[bytes], Any]
 """Value bytes to plain data."""
 
+TEXT_FROM = 256
+"""A text of which so many characters (or bytes) stay is changed where it changed, not written anew."""
+
 EDITS = 64
 """How many insertions and removals in one list are looked for; beyond, the rest is one replaced stretch."""
 
@@ -61,7 +64,20 @@ class Cut(NamedTuple):
     values: Sequence[Any]
 
 
-Change: TypeAlias = Put | Drop | Cut
+class Edit(NamedTuple):
+    """In the text (or bytes) at `path`, `length` characters from `start` gave way to `piece`: it is `whole`
+    now.
+    """
+
+    kind: Literal["edit"]
+    path: Place
+    start: int
+    length: int
+    piece: str | bytes
+    whole: str | bytes
+
+
+Change: TypeAlias = Put | Drop | Cut | Edit
 """One change, in terms of plain values. Each holds for what the changes before it made."""
 
 
@@ -99,6 +115,7 @@ class Stretch(NamedTuple):
 
 _PLAIN_EQUAL = frozenset({str, int, bool, bytes, type(None)})
 _TEXT = frozenset({str})
+_SPLICED = frozenset({list, tuple, str, bytes})
 
 
 def same(old: Any, new: Any) -> bool:
@@ -165,7 +182,37 @@ def _changes(old: Any, new: Any, path: Place) -> list[Change] | None:
             return list_changes(old, new, path)
         if same(old, new):
             return []
+        if kind is str or kind is bytes:
+            return _text_changes(old, new, path)
     return None
+
+
+def _text_changes(old: Any, new: Any, path: Place) -> list[Change] | None:
+    """The change inside a text; `None` if too little of it stays."""
+    if len(new) < TEXT_FROM or len(old) < TEXT_FROM:
+        return None
+    limit = min(len(old), len(new))
+    start = _longest(limit, lambda low, high: bool(old[low:high] == new[low:high]))
+    ahead, behind = len(old), len(new)
+    end = _longest(
+        limit - start,
+        lambda low, high: bool(old[ahead - high : ahead - low] == new[behind - high : behind - low]),
+    )
+    if start + end < TEXT_FROM:
+        return None
+    return [Edit("edit", path, start, ahead - start - end, new[start : behind - end], new)]
+
+
+def _longest(limit: int, alike: Callable[[int, int], bool]) -> int:
+    """How far two texts agree, up to `limit`; `alike` compares a stretch of them at the speed of C."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if alike(low, middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _dict_changes(old: dict[Any, Any], new: dict[Any, Any], path: Place) -> list[Change] | None:
@@ -435,12 +482,19 @@ class Work(Struct, eq=False):
         return node
 
     def splice(self, node: Any, op: Splice) -> Any:
-        """`node`, a list or tuple, with other items in place of some. Raises Damaged."""
-        if type(node) is not list and type(node) is not tuple:
+        """`node`, a list, tuple, text or bytes, with something else in place of a part. Raises Damaged."""
+        if type(node) not in _SPLICED:
             raise _no_place(op.path, len(op.path))
         if op.start < 0 or op.count < 0 or op.start + op.count > len(node):
-            raise Damaged(f"a patch replaces items {op.start}:{op.start + op.count} of a list of {len(node)}")
+            raise Damaged(
+                f"a patch replaces {op.start}:{op.start + op.count} of {len(node)} items or characters"
+            )
         items = [self.value(value) for value in op.values]
+        if type(node) is str or type(node) is bytes:
+            if any(type(item) is not type(node) for item in items):
+                raise Damaged(f"a patch puts something else into a text: {op.path!r}", path=op.path)
+            text: Any = node
+            return text[:0].join((text[: op.start], *items, text[op.start + op.count :]))
         if type(node) is tuple:
             return (*node[: op.start], *items, *node[op.start + op.count :])
         node = self.owned(node)

@@ -6,6 +6,7 @@ reasons in the same order (laws 6 and 15). It knows no tables, no clock and no l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -273,6 +274,9 @@ def new_standing(run: NewRun, now: int) -> Standing:
 ID_CHARACTERS = 200
 """The longest id of a run."""
 
+_SHELL = re.compile(r"""["'`$&|;<>(){}\[\]*?!#^\\]|^[~=]""")
+"""What a shell does not take as it stands: a remedy is a command, and people paste it with the id in it."""
+
 
 def check_id(run_id: str) -> None:
     """Raises BadRunId if a run cannot have this id, and says why."""
@@ -283,9 +287,15 @@ def check_id(run_id: str) -> None:
         ("@" in run_id, "it has an @, which begins a point"),
         (any(map(str.isspace, run_id)), "it has a space"),
         (not run_id.isprintable(), "it has a character that cannot be printed"),
+        (_SHELL.search(run_id), f"it has {_active(run_id)}, which a shell does not take as it is"),
     ):
         if wrong:
             raise BadRunId(f"{run_id!r:.80} cannot be a run id: {what}", run_id=run_id)
+
+
+def _active(run_id: str) -> str:
+    found = _SHELL.search(run_id)
+    return found[0] if found else ""
 
 
 def check_run(run: NewRun, limit: int = VALUE_BYTES) -> None:

@@ -177,7 +177,9 @@ def _code(row: RunRow, record: RunRecord) -> Iterator[Fact]:
     version = f", version {clean(key.version)}{pinned}" if row.version else ""
     yield Fact("agent", f"{clean(row.agent)}{version}, state version {record.state_version}")
     if not row.terminal and key.unfit:
-        yield Fact("code", f"{counted(len(key.unfit), 'code')} failed to take over its state; others may")
+        yield Fact(
+            "code", f"{counted(len(key.unfit), 'code')} failed to take over its goal or state; others may"
+        )
     if changed := _last_change(record):
         yield Fact("changed", f"the code, when it was last taken up: {clean('; '.join(changed))}")
 

@@ -456,3 +456,18 @@ def test_a_reply_of_pydantic_ai_is_a_result_like_any_other() -> None:
     assert Shape(messages.ModelResponse).restore(decode(encode(reply))) == reply
     conversation: Any = types.GenericAlias(list, (messages.ModelMessage,))
     assert Shape(conversation).restore(decode(encode([asked, reply]))) == [asked, reply]
+
+
+class Phase(enum.Enum):
+    """Its member is stored as 1."""
+
+    FIRST = 1
+
+
+def test_a_literal_of_two_values_that_are_stored_alike_is_refused() -> None:
+    """The number came back as the member."""
+    with pytest.raises(BadDeclaration, match="stored as the same value"):
+        Shape.of(Literal[1, Phase.FIRST])
+    kept = Shape.of(Literal[1, True, "1"])
+    for value in (1, True, "1"):
+        assert type(kept.restore(value)) is type(value)

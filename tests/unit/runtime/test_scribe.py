@@ -47,3 +47,21 @@ def test_of_equal_records_the_first_is_referred_to() -> None:
         run = Driver(Desk, Desk())
         run.live.log.append("a text that two calls gave back")
         assert run.commit(values) == (Splice(("log",), 0, 0, (Ref(4, 0, len(recorded)),)),)
+
+
+def test_a_text_that_grows_by_what_was_recorded_refers_to_it() -> None:
+    reply = "what the model said, at some length " * 3
+    recorded, before = encode(reply), "x" * 400
+    run = Driver(Desk, Desk(notes={"text": before, "k": 0}))
+    run.live.notes["text"] += reply
+    assert run.commit({3: recorded}) == (
+        Splice(("notes", "text"), len(before), 0, (Ref(3, 0, len(recorded)),)),
+    )
+
+
+def test_a_text_that_was_recorded_whole_is_referred_to() -> None:
+    before = "x" * 400
+    recorded = encode(before + ".")
+    run = Driver(Desk, Desk(notes={"text": before, "k": 0}))
+    run.live.notes["text"] += "."
+    assert run.commit({3: recorded}) == (Set(("notes", "text"), Ref(3, 0, len(recorded))),)

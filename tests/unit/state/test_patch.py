@@ -11,7 +11,7 @@ import pytest
 
 from perdure.errors import Damaged
 from perdure.state.events import Delete, OddKey, Op, Ref, Set, Splice
-from perdure.state.patch import Change, Cut, Drop, Grown, Other, Put, align, apply, diff, same
+from perdure.state.patch import Change, Cut, Drop, Edit, Grown, Other, Put, align, apply, diff, same
 
 
 class Notebook:
@@ -33,7 +33,8 @@ class Notebook:
             return Set(path, self.encode(change.value))
         if isinstance(change, Drop):
             return Delete(path)
-        return Splice(path, change.start, change.length, tuple(map(self.encode, change.values)))
+        values = (change.piece,) if isinstance(change, Edit) else change.values
+        return Splice(path, change.start, change.length, tuple(map(self.encode, values)))
 
 
 def patched(old: Any, new: Any) -> Any:
@@ -146,6 +147,43 @@ def test_what_changed_is_what_the_patch_says(old: Any, new: Any, changes: list[C
     assert diff(old, new) == changes
     assert same(patched(old, new), new)
     assert same(old, before)
+
+
+LONG = "".join(map(str, range(300)))
+
+
+@pytest.mark.parametrize("kind", [str, str.encode])
+@pytest.mark.parametrize(
+    ("old", "new", "start", "count", "piece"),
+    [
+        (LONG, LONG + "more", len(LONG), 0, "more"),
+        (LONG, "more" + LONG, 0, 0, "more"),
+        (LONG, LONG[:400] + LONG[410:], 400, 10, ""),
+        (LONG, LONG[:400] + "x" + LONG[400:], 400, 0, "x"),
+        (LONG + "ab", LONG + "abab", len(LONG) + 2, 0, "ab"),
+        (LONG + "abab", LONG + "ab", len(LONG) + 2, 2, ""),
+    ],
+)
+def test_a_long_text_is_changed_where_it_changed(
+    kind: Any, old: str, new: str, start: int, count: int, piece: str
+) -> None:
+    edit = Edit("edit", ("t",), start, count, kind(piece), kind(new))
+    assert diff({"k": 0, "t": kind(old)}, {"k": 0, "t": kind(new)}) == [edit]
+    assert same(patched({"k": 0, "t": kind(old)}, {"k": 0, "t": kind(new)}), {"k": 0, "t": kind(new)})
+
+
+def test_a_short_or_another_text_is_written_anew() -> None:
+    for old, new in (("short", "shorter"), (LONG, "x" * len(LONG)), (LONG, LONG.encode()), (LONG, "")):
+        assert diff({"k": 0, "t": old}, {"k": 0, "t": new}) == [Put("set", ("t",), new)]
+
+
+@pytest.mark.parametrize("value", [b"bytes", ["text"], 1])
+def test_nothing_but_text_is_put_into_a_text(value: Any) -> None:
+    book = Notebook()
+    with pytest.raises(Damaged):
+        apply({"t": LONG}, [Splice(("t",), 0, 0, (book.encode(value),))], {}, book.read)
+    with pytest.raises(Damaged):
+        apply({"t": LONG}, [Splice(("t",), len(LONG), 1, ())], {}, book.read)
 
 
 def test_a_long_list_of_other_things_is_paired_by_position() -> None:

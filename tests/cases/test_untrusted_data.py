@@ -49,14 +49,14 @@ async def test_arguments_of_a_model_that_mean_nothing_are_told_to_it(stage: Stag
     assert len(world) == 0
 
 
-@pytest.mark.parametrize("active", list("\"'`$&|;<>(){}[]*?!#^\\"))
+@pytest.mark.parametrize("active", list("\"'`$&|;<>()*?!\\"))
 async def test_an_id_that_a_shell_would_obey_is_refused(memory: Stage, active: str) -> None:
     """A run id may come from a caller, and it stands in remedies, which are commands that people paste."""
     desk: Agent[Any, Any, Any] = Agent("desk", state=dict, start=lambda goal: {})
     for run_id in (f"order{active}1042", f"{active}order", f"order{active}"):
         with pytest.raises(BadRunId, match="a shell"):
             await memory.run(desk, run_id=run_id)
-    for run_id in ("order-1042", "tenant/7:2026-11-30", "a+b=c%20d~e,f.g_h", "größe-5"):
+    for run_id in ("order-1042", "tenant/7:2026-11-30", "a+b=c%20d~e,f.g_h", "größe-5", "user[5]#{a}^"):
         await memory.run(_ending(), run_id=run_id)
 
 

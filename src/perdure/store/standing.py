@@ -274,8 +274,10 @@ def new_standing(run: NewRun, now: int) -> Standing:
 ID_CHARACTERS = 200
 """The longest id of a run."""
 
-_SHELL = re.compile(r"""["'`$&|;<>(){}\[\]*?!#^\\]|^[~=]""")
-"""What a shell does not take as it stands: a remedy is a command, and people paste it with the id in it."""
+_SHELL = re.compile(r"""["'`$&|;<>()*?!\\]|^[~=#]""")
+"""What a shell obeys: a remedy is a command, and people paste it with the id in it. What it might
+take for a pattern, as the brackets of user[5], is left alone.
+"""
 
 
 def check_id(run_id: str) -> None:

@@ -481,7 +481,7 @@ def check_committed(state: LiveState[Any], shape: Shape[Any], committed: Any) ->
     assert len(ids) == len(set(ids))
     assert not set(ids) & set(mutable_ids(committed))
     for known in state._watches.values():
-        fresh = watch.Watch(known.elements, known.plain, known.depth)
+        fresh = watch.Watch(known.elements, known.plain, known.path)
         assert known.suspects() == fresh.suspects()
 
 

@@ -7,7 +7,7 @@ recompute it. Knows nothing of what the bytes mean.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 
 SIZE = 16
@@ -20,9 +20,6 @@ GENESIS = b"\0" * SIZE
 _length = struct.Struct(">Q").pack
 """A length or count as 8 bytes."""
 
-_SHORT = [_length(count) for count in range(512)]
-"""The same of small ones, made once."""
-
 _begun = blake2b(digest_size=SIZE).copy
 """A hash that has taken nothing in yet: half the price of making one."""
 
@@ -32,17 +29,9 @@ def digest(*parts: bytes) -> bytes:
     "c").
     """
     state = _begun()
-    state.update(_framed(parts))
-    return state.digest()
-
-
-def _framed(parts: Sequence[bytes]) -> bytes:
-    """Each part after its length."""
-    out: list[bytes] = []
     for part in parts:
-        count = len(part)
-        out += (_SHORT[count] if count < 512 else _length(count), part)
-    return b"".join(out)
+        state.update(_length(len(part)) + part)
+    return state.digest()
 
 
 def chain(previous: bytes, event: bytes) -> bytes:
@@ -67,9 +56,13 @@ class Rolling:
 
     def extend(self, encoded: Iterable[bytes]) -> None:
         """Add elements at the end."""
-        elements = list(encoded)
-        self._state.update(_framed(elements))
-        self.count += len(elements)
+        for element in encoded:
+            self.add(element)
+
+    def add(self, element: bytes) -> None:
+        """Add one at the end."""
+        self._state.update(_length(len(element)) + element)
+        self.count += 1
 
     def copy(self) -> Rolling:
         """An independent digest that goes on from here."""

@@ -46,15 +46,22 @@ class Record(Form):
         # Where no field has anything to restore, the stored dict has the values as they are.
         self._order = tuple(field.name for field in self.fields)
         self._flat = tuple(kinds for _, kinds, _, _ in self._rows)
-        self._rows_seen: set[tuple[type, ...]] = set()
+        self._rows_seen: dict[tuple[type, ...], bool] = {}
         self._hashed = mode.hashed and not mode.lax
         self.takes = frozenset({tuple if self._hashed else dict})
 
     def restore(self, plain: Any) -> Any:
+        if type(plain) is dict and tuple(plain) == self._order:
+            row = tuple(map(type, plain.values()))
+            flat = self._rows_seen.get(row)
+            if flat is None:
+                flat = self._rows_seen[row] = all(map(frozenset.__contains__, self._flat, row))
+            if flat:
+                return self.build(plain)
         return self.build(self.values(plain))
 
     def build(self, values: dict[str, Any]) -> Any:
-        """The instance that has these field values."""
+        """The instance that has these field values. The dict is not its own."""
         raise NotImplementedError
 
     def wrote(self, plain: Any) -> bool:
@@ -64,13 +71,6 @@ class Record(Form):
         """The restored fields, defaults included."""
         if type(plain) is not dict:
             plain = self._opened(plain)
-        if tuple(plain) == self._order:
-            row = tuple(map(type, plain.values()))
-            if row in self._rows_seen:
-                return dict(plain)
-            if all(map(frozenset.__contains__, self._flat, row)):
-                self._rows_seen.add(row)
-                return dict(plain)
         out: dict[str, Any] = {}
         seen = 0
         name = ""
@@ -181,6 +181,9 @@ class StructForm(Record):
         if self._tag is not None:
             self._names |= {self._tag[0]}
 
+    def restore(self, plain: Any) -> Any:
+        return super().restore(plain) if self._tag is None else self.build(self.values(plain))
+
     def values(self, plain: Any) -> dict[str, Any]:
         if self._tag is None:
             return super().values(plain)
@@ -218,6 +221,9 @@ class TypedDictForm(Record):
         self._table = {name: (kinds, restore) for name, kinds, restore, _ in self._rows}
         self._needed = frozenset(field.name for field in self.fields if field.default is None)
 
+    def restore(self, plain: Any) -> Any:
+        return self.values(plain)
+
     def values(self, plain: Any) -> dict[str, Any]:
         out: dict[Any, Any] = {}
         key: Any = None
@@ -236,9 +242,6 @@ class TypedDictForm(Record):
             missing.trail.append(step_of(min(self._needed - out.keys())))
             raise missing
         return out
-
-    def build(self, values: dict[str, Any]) -> Any:
-        return values
 
     def _write(self, book: Book) -> Schema:
         schema = super()._write(book)

@@ -46,7 +46,11 @@ class Shape(Generic[T]):
         Lowering the instance gives the same plain data again, plus defaults of missing fields. `where` is
         the path that messages start with. Raises ShapeMismatch (M301) with `path`, `expected` and `found`.
         """
-        return self._run(self._form, data, where)
+        try:
+            made: T = self._form.restore(data)
+        except (Mismatch, RecursionError) as error:
+            raise self._misfit(error, where) from error.__cause__
+        return made
 
     def parse(self, data: object, *, where: str = "$") -> T:
         """JSON data as a model or an HTTP caller writes it -> an instance of the type.
@@ -56,7 +60,11 @@ class Shape(Generic[T]):
         """
         if self._json is None:
             self._json = Compiler().form(self.type, _JSON)
-        return self._run(self._json, data, where)
+        try:
+            made: T = self._json.restore(data)
+        except (Mismatch, RecursionError) as error:
+            raise self._misfit(error, where) from error.__cause__
+        return made
 
     def taken(self, given: object, *, where: str = "$") -> Any:
         """What a person gives for a value of the type, as plain data.
@@ -81,25 +89,22 @@ class Shape(Generic[T]):
             schema = book.entries.pop(name)
         return {**schema, "$defs": book.entries} if book.entries else schema
 
-    def _run(self, form: Form, data: object, where: str) -> T:
-        try:
-            made: T = form.restore(data)
-        except Mismatch as mismatch:
-            path = where + "".join(reversed(mismatch.trail))
-            raise ShapeMismatch(
-                f"{path} should be {mismatch.expected}, and is {mismatch.found}",
-                path=path,
-                expected=mismatch.expected,
-                found=mismatch.found,
-            ) from mismatch.__cause__
-        except RecursionError:
-            raise ShapeMismatch(
+    def _misfit(self, error: Mismatch | RecursionError, where: str) -> ShapeMismatch:
+        """What is said of data that does not fit."""
+        if isinstance(error, RecursionError):
+            return ShapeMismatch(
                 f"{where} is nested too deeply for the stack that is left",
                 path=where,
-                expected=form.name,
+                expected=self._form.name,
                 found="data that is nested too deeply",
-            ) from None
-        return made
+            )
+        path = where + "".join(reversed(error.trail))
+        return ShapeMismatch(
+            f"{path} should be {error.expected}, and is {error.found}",
+            path=path,
+            expected=error.expected,
+            found=error.found,
+        )
 
 
 @lru_cache(maxsize=1024)

@@ -50,6 +50,8 @@ _IMMUTABLE: Final[frozenset[type]] = ATOMS | {
 }
 
 
+_TEXT: Final[frozenset[type]] = frozenset({str})
+
 _SAME_IF_EQUAL: Final[frozenset[type]] = frozenset({type(None), bool, int, str, bytes})
 """Two values of one of these types that are equal are the same: no float, for 0.0 equals -0.0."""
 
@@ -275,10 +277,12 @@ class Block:
 
     def add(self, start: int, values: list[Any], stored: list[Any]) -> None:
         """Watch more elements (one or more), just restored from `stored`; `start`: the index of the first."""
-        if type(values[0]) is dict:
+        if len(values) < BULK:
+            at_once = False
+        elif type(values[0]) is dict:
             at_once = self._add_flat(start, values, stored)
         else:
-            at_once = len(values) >= BULK and _are_frozen(values, stored)
+            at_once = _are_frozen(values, stored)
         if not at_once:
             for at, (value, other) in enumerate(zip(values, stored, strict=True), start):
                 self._add(at, value, other)
@@ -293,7 +297,7 @@ class Block:
         if (
             not ATOMS.issuperset(kinds)
             or kinds != list(map(type, other))
-            or not {str}.issuperset(map(type, chain.from_iterable(values)))
+            or not _TEXT.issuperset(map(type, chain.from_iterable(values)))
         ):
             return False
         first, first_held = len(self._containers), len(self._held)
@@ -306,6 +310,26 @@ class Block:
             values, [at for at, value in enumerate(values) if len(set(value.values())) < len(value)]
         )
         self._hold(values, held, kinds)
+        return True
+
+    def _add_flat_dict(self, at: int, value: Any, stored: Any) -> bool:
+        """The same for one element: most of them come one by one."""
+        if type(value) is not dict or type(stored) is not dict:
+            return False
+        held = look_below((value,))
+        kinds = list(map(type, held))
+        if (
+            not ATOMS.issuperset(kinds)
+            or kinds != list(map(type, look_below((stored,))))
+            or not _TEXT.issuperset(map(type, value))
+        ):
+            return False
+        first, first_held = len(self._containers), len(self._held)
+        span = slice(first, first + 1), slice(first_held, first_held + len(held))
+        self.spans.append(_Span(at, *span, []))
+        if len(set(held)) < len(held):
+            self._twins_in([value], (0,))
+        self._hold([value], held, kinds)
         return True
 
     def _hold(self, containers: list[Any], held: list[Any], kinds: list[type]) -> None:
@@ -330,6 +354,8 @@ class Block:
             return
         kind = None if cls is dict else _kind(cls)
         if kind is not None and kind.frozen and _is_flat(value, kind, stored):
+            return
+        if kind is None and self._add_flat_dict(at, value, stored):
             return
         survey = Survey()
         if not survey.covers(value, stored):

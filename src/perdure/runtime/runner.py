@@ -582,7 +582,7 @@ def died_at(claimed: Claimed, now: int) -> int:
 def _check_sizes(patch: tuple[e.Op, ...], most: int) -> None:
     """Refuse a change that the store would not take. Raises NotStorable."""
     for op in patch:
-        values = op.values if isinstance(op, e.Splice) else (op.value,) if isinstance(op, e.Set) else ()
+        values = op.values if type(op) is e.Splice else (op.value,) if type(op) is e.Set else ()
         for value in values:
             if type(value) is bytes and len(value) > most:
                 what = f"a change at {_place(op)} has {len(value)} bytes; the store takes at most {most}"

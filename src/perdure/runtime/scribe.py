@@ -34,40 +34,46 @@ class Scribe:
     """
 
     def __init__(self, values: Mapping[int, bytes], known: Mapping[int, bytes] = NOTHING_KNOWN) -> None:
-        recorded = sorted(values.items()) if len(values) > 1 else values.items()
-        self._recorded = [(seq, data) for seq, data in recorded if len(data) >= REF_FROM]
+        self._recorded: list[tuple[int, bytes]] = []
+        for one in sorted(values.items()):
+            if len(one[1]) >= REF_FROM:
+                self._recorded.append(one)
         self._known = known
 
     def ops(self, changes: Iterable[Change]) -> tuple[Op, ...]:
         """The changes as operations, in their order."""
         out: list[Op] = []
         for change in changes:
-            later: list[Op] = []
-            path = change.path
+            keys = keys_of(change.path)
             if isinstance(change, Cut):
-                values = [
-                    self._value(value, path, at, later)
-                    for at, value in enumerate(change.values, change.start)
-                ]
-                out.append(Splice(keys_of(path), change.start, change.length, tuple(values)))
+                out += self.spliced(keys, change)
             elif isinstance(change, Edit):
-                out.append(self._edited(change))
+                out.append(self._edited(keys, change))
             elif isinstance(change, Drop):
-                out.append(Delete(keys_of(path)))
+                out.append(Delete(keys))
             else:
-                out.append(Set(keys_of(path), self._value(change.value, path, None, later)))
-            out += later
+                later: list[Op] = []
+                out.append(Set(keys, self._value(change.value, change.path, None, later)))
+                out += later
         return tuple(out)
 
-    def _edited(self, change: Edit) -> Op:
+    def _edited(self, keys: tuple[Key, ...], change: Edit) -> Op:
         """A change inside a text; if the step has recorded the whole of it, that is referred to."""
-        path = keys_of(change.path)
         if self._recorded:
             written = self.written(encode(change.whole))
             if type(written) is Ref:
-                return Set(path, written)
+                return Set(keys, written)
         piece = (self.written(encode(change.piece)),) if change.piece else ()
-        return Splice(path, change.start, change.length, piece)
+        return Splice(keys, change.start, change.length, piece)
+
+    def spliced(self, keys: tuple[Key, ...], cut: Cut) -> list[Op]:
+        """What one list has instead of some of its items. `keys`: its path as a fact has it."""
+        later: list[Op] = []
+        _, path, start, length, items = cut
+        values: list[Value] = []
+        for at, value in enumerate(items, start):
+            values.append(self._value(value, path, at, later))
+        return [Splice(keys, start, length, tuple(values)), *later]
 
     def written(self, data: bytes) -> Value:
         """Value bytes, or where the step has recorded them."""

@@ -413,11 +413,10 @@ async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) ->
 
 def _all_awaited(execution: Execution) -> None:
     """Python itself only warns of a call that was forgotten, and the run would go on without it."""
-    forgotten = {
-        name: call
-        for name, call in execution.called
-        if getattr(call, "cr_frame", None) is not None and getcoroutinestate(call) == CORO_CREATED
-    }
+    forgotten: dict[str, None] = {}
+    for name, call in execution.called:
+        if getattr(call, "cr_frame", None) is not None and getcoroutinestate(call) == CORO_CREATED:
+            forgotten[name] = None
     if not forgotten:
         return
     tools = tuple(forgotten)

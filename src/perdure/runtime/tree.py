@@ -21,7 +21,7 @@ from perdure.codec.plain import ATOMS, Walk
 from perdure.codec.record import record_items
 from perdure.errors import NotStorable, ShapeMismatch
 from perdure.runtime.places import WHOLE, Places, places_in
-from perdure.runtime.scribe import Scribe, keys_of
+from perdure.runtime.scribe import Scribe
 from perdure.runtime.watch import Scan, Watch, lowered
 from perdure.state.events import Op, StateList
 from perdure.state.patch import Cut, compare, same, whole
@@ -114,7 +114,7 @@ class LiveState(Generic[S]):
         for path in paths:
             found, stored = _at(live, path), _at(self._plain, path)
             if type(found) is list and type(stored) is list and len(found) == len(stored):
-                self._watches[path] = Watch(found.copy(), stored, len(path))
+                self._watches[path] = Watch(found.copy(), stored, path)
                 self._lists[path] = found
 
     def patch(self, values: Mapping[int, bytes]) -> tuple[Op, ...]:
@@ -145,7 +145,8 @@ class LiveState(Generic[S]):
         parts = dict(_parts(live) or ()) if type(live) is self._places.kind else {}
         if not parts or type(plain) is not dict or list(parts) != list(plain):
             return None
-        hollow, cuts = plain.copy(), []
+        hollow, scribe = plain.copy(), Scribe(values, look.known)
+        ops: list[Op] = []
         for name, item in parts.items():
             old = plain[name]
             if item is old and type(item) in ATOMS:
@@ -161,9 +162,9 @@ class LiveState(Generic[S]):
                 return None
             hollow[name] = scan.renewed
             if scan.renewed:
-                cuts.append(Cut("splice", path, len(old), 0, scan.renewed))
+                ops += scribe.spliced(watch.keys, Cut("splice", path, len(old), 0, scan.renewed))
         try:
-            return self._next_of(Scribe(values, look.known).ops(cuts), hollow, look)
+            return self._next_of(tuple(ops), hollow, look)
         except ShapeMismatch:
             return None  # `_changed` raises the same with the true indices
 
@@ -246,20 +247,19 @@ class LiveState(Generic[S]):
         path = self._path_of(value)
         if path is None:
             return None
-        items = list.copy(value)
         watch = self._watches.get(path)
         if watch is None:
             stored = _at(self._plain, path)
             if type(stored) is not list:
                 return None
-            watch = Watch([], stored, len(path))
-        count = watch.beginning(items)
-        if count == len(items):
-            return StateList(keys_of(path), count), watch.digest(count)
+            watch = Watch([], stored, path)
+        count, items = watch.beginning(value)
+        if not items:
+            return StateList(watch.keys, count), watch.digest(count)
         rolling = watch.rolling(count)
-        tail = encode_items(items[count:], where=ROOT + "".join(map(step_of, path)), start=count)
+        tail = encode_items(items, where=ROOT + "".join(map(step_of, path)), start=count)
         rolling.extend(tail)
-        return StateList(keys_of(path), count, tuple(map(Scribe(values).written, tail))), rolling.digest()
+        return StateList(watch.keys, count, tuple(map(Scribe(values).written, tail))), rolling.digest()
 
     def _path_of(self, value: list[Any]) -> Path | None:
         for path, known in self._lists.items():

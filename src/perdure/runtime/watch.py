@@ -18,6 +18,7 @@ from perdure.codec.plain import ATOMS, Refused, Walk, lower
 from perdure.codec.value import written
 from perdure.errors import NotStorable
 from perdure.runtime.block import Block
+from perdure.runtime.scribe import keys_of
 from perdure.state.patch import Grown, same
 
 BLOCK: Final = 128
@@ -49,12 +50,16 @@ class Scan(Struct, eq=False):
 
 
 class Watch:
-    """One list. `plain` is its committed form, `elements` the live objects that stand for it."""
+    """One list. `plain` is its committed form, `elements` the live objects that stand for it, `path` where it
+    is and `keys` the same as a fact has it.
+    """
 
-    __slots__ = ("_blocks", "_summed", "_sums", "depth", "elements", "plain")
+    __slots__ = ("_blocks", "_summed", "_sums", "depth", "elements", "keys", "path", "plain")
 
-    def __init__(self, elements: list[Any], plain: list[Any], depth: int) -> None:
-        self.depth = depth
+    def __init__(self, elements: list[Any], plain: list[Any], path: tuple[str, ...]) -> None:
+        self.path = path
+        self.keys = keys_of(path)
+        self.depth = len(path)
         self.elements = elements
         self.plain = plain
         self._blocks: list[Block] = []
@@ -180,7 +185,7 @@ class Watch:
         if 0 < len(scan.tail) <= RECENT and self._summed and self._sums[-1].count == before:
             for data in scan.tail:
                 self._sums.append(total := self._sums[-1].copy())
-                total.extend((data,))
+                total.add(data)
                 self._thin_out()
         else:
             self._forget_sums(scan.steady)
@@ -195,22 +200,27 @@ class Watch:
 
     # -------------------------------------------------------------------------------------------- digest
 
-    def beginning(self, live: list[Any]) -> int:
-        """How many elements at the beginning of a list have the content of the committed ones."""
-        count = len(self.elements)
+    def beginning(self, live: list[Any]) -> tuple[int, list[Any]]:
+        """How many elements at the beginning of a list have the content of the committed ones, and the others
+        after them.
+        """
+        count, suspects = len(self.elements), self.suspects()
+        if len(live) == count == len(self.plain) and not suspects and all(map(is_, self.elements, live)):
+            return count, []
+        live = list.copy(live)
         limit = min(len(live), len(self.plain))
         if len(live) >= count and all(map(is_, self.elements, live)):
             known = count
         else:
             known = _identical(live, self.elements, min(limit, count))
-        for at in self.suspects():
+        for at in suspects:
             if at >= known:
                 break
             if not same(self.plain[at], self._lowered([live[at]])[0]):
-                return at
+                return at, live[at:]
         while known < limit and same(self.plain[known], self._lowered([live[known]])[0]):
             known += 1
-        return known
+        return known, live[known:]
 
     def digest(self, count: int) -> bytes:
         """The digest of the first `count` committed elements."""

@@ -26,7 +26,7 @@ def billionths(usd: float) -> int:
     return int((Decimal(repr(usd)) * DOLLAR).to_integral_value())
 
 
-class Amount(Struct, frozen=True, array_like=True):
+class Amount(Struct, frozen=True, array_like=True, gc=False):
     """So much of each kind: `usd` in billionths of a dollar, `micros` in microseconds of executing time."""
 
     usd: int = 0
@@ -63,7 +63,7 @@ NOTHING = Amount()
 """None of anything."""
 
 
-class Limits(Struct, frozen=True, array_like=True):
+class Limits(Struct, frozen=True, array_like=True, gc=False):
     """The most of each kind; None where there is no limit.
 
     `own`: kinds that this run was given a limit of its own for; the others are its agent's.

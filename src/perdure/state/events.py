@@ -131,7 +131,7 @@ class RunMigrated(Body, frozen=True, array_like=True, tag="run.migrated"):
     original: bytes = b""
 
 
-class CallHead(Struct, frozen=True, array_like=True):
+class CallHead(Struct, frozen=True, array_like=True, gc=False):
     """Which call it is. `digest` is over tool name and arguments."""
 
     name: str
@@ -274,7 +274,7 @@ class SignalReceived(Body, frozen=True, array_like=True, tag="signal.received"):
     accepted: int
 
 
-class Premised(Struct, frozen=True, array_like=True):
+class Premised(Struct, frozen=True, array_like=True, gc=False):
     """A fact that a call rests on, as event `seq` recorded it. `digest`: of name and arguments."""
 
     name: str
@@ -389,7 +389,7 @@ class CancelRequested(Body, frozen=True, array_like=True, tag="cancel.requested"
     compensate: bool = False
 
 
-class Owed(Struct, frozen=True, array_like=True):
+class Owed(Struct, frozen=True, array_like=True, gc=False):
     """An act of a tool that has an undo hook: its call, its tool, the event that settled it."""
 
     path: str
@@ -500,7 +500,7 @@ AnyBody: TypeAlias = (
 """The closed set."""
 
 
-class Event(Struct, frozen=True, array_like=True):
+class Event(Struct, frozen=True, array_like=True, gc=False):
     """One entry of the journal. `at` in microseconds since the epoch, UTC."""
 
     seq: int

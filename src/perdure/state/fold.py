@@ -86,9 +86,10 @@ def _new_lease(record: RunRecord, ledger: Ledger, event: e.Event) -> RunRecord:
 
 def recorded_values(record: RunRecord) -> dict[int, bytes]:
     """The values that the open step has recorded, by event: what a patch or an argument may refer to."""
-    values = {call.seq: call.value for call in record.calls.values() if call.seq} if record.calls else {}
-    if not record.waits:
-        return values
+    values: dict[int, bytes] = {}
+    for call in record.calls.values():
+        if call.seq:
+            values[call.seq] = call.value
     for wait in record.waits.values():
         if wait.signal is not None:
             values[wait.signal.seq] = wait.value
@@ -176,35 +177,30 @@ def _intended(record: RunRecord, event: e.Event, body: e.CallIntended, work: Wor
 
 
 def _settled(record: RunRecord, event: e.Event, body: e.CallSettled, work: Work) -> Changes:
-    before = record.calls.get(body.path)
-    spent = record.spent
+    before, head = record.calls.get(body.path), body.head
+    outcome, spent = body.outcome, record.spent
+    again = not body.final and outcome != "done"
+    standing = _standing(outcome, again=again)
+    round_ = 1 if again and outcome == "failed" else 0
     if before is None:
-        if body.head is None:
+        if head is None:
             raise Damaged(f"a receipt for call {body.path}, which was never made", seq=event.seq)
-        head = body.head
-        before = CallRecord(
-            body.path, head.name, head.effect, head.args, head.digest, body.key, "open", body.attempt
-        )
+        what = (body.path, head.name, head.effect, head.args, head.digest, body.key)
+        call = CallRecord(*what, standing, body.attempt, round_, 0, event.seq, body.value)
     elif before.settled:
         raise Damaged(f"call {body.path} is settled twice", seq=event.seq)
-    if body.head is not None and body.head.name not in e.DRAWN:
+    else:
+        told: Changes = {"standing": standing, "attempt": body.attempt, "round": before.round + round_}
+        call = replace(before, **told, seq=event.seq, value=body.value)
+    if head is not None and head.name not in e.DRAWN:
         spent = replace(spent, calls=spent.calls + 1)
-    changes: Changes = {}
     if body.usage:
         spent = _used(spent, body.usage)
+    changes: Changes = {"calls": {**record.calls, body.path: call}, "spent": spent}
     if record.ledger is not None:
         used = None if body.usage is not None and not body.usage else NOTHING
-        changes["ledger"], spent = settle(record.ledger, spent, body.path, used)
-    again = not body.final and body.outcome != "done"
-    call = replace(
-        before,
-        standing=_standing(body.outcome, again=again),
-        attempt=body.attempt,
-        round=before.round + (1 if again and body.outcome == "failed" else 0),
-        seq=event.seq,
-        value=body.value,
-    )
-    return {**changes, "calls": {**record.calls, body.path: call}, "spent": spent}
+        changes["ledger"], changes["spent"] = settle(record.ledger, spent, body.path, used)
+    return changes
 
 
 def _used(spent: Spent, usage: e.Usage) -> Spent:

@@ -20,7 +20,7 @@ Standin: TypeAlias = Literal["reuse", "act", "simulate"]
 """What is done about one of them: its origin's result is taken, it is really made, or a given result is."""
 
 
-class OriginAct(Struct, frozen=True, array_like=True):
+class OriginAct(Struct, frozen=True, array_like=True, gc=False):
     """An act that a fork's origin made after the point, or a child that it spawned there and that acts.
 
     `digest`: of tool name and arguments, of a child of its agent and goal. `outcome`: done, failed, unknown

@@ -14,7 +14,7 @@ Effect: TypeAlias = Literal["read", "idempotent", "transactional", "irreversible
 """What repeating a call does."""
 
 
-class OddKey(Struct, frozen=True, array_like=True, tag=2):
+class OddKey(Struct, frozen=True, array_like=True, gc=False, tag=2):
     """A dict key that is no plain string, as value bytes."""
 
     data: bytes
@@ -24,7 +24,7 @@ Key: TypeAlias = str | int | OddKey
 """One place in a state tree: a field or string key, a list index, or any other dict key."""
 
 
-class Ref(Struct, frozen=True, array_like=True, tag=0):
+class Ref(Struct, frozen=True, array_like=True, gc=False, tag=0):
     """Bytes `start : start + length` of the value that event `seq` recorded."""
 
     seq: int
@@ -36,20 +36,20 @@ Value: TypeAlias = bytes | Ref
 """A stored value: its bytes, or where they are already."""
 
 
-class Set(Struct, frozen=True, array_like=True, tag="="):
+class Set(Struct, frozen=True, array_like=True, gc=False, tag="="):
     """Put a value at a path; a new dict key goes last."""
 
     path: tuple[Key, ...]
     value: Value
 
 
-class Delete(Struct, frozen=True, array_like=True, tag="-"):
+class Delete(Struct, frozen=True, array_like=True, gc=False, tag="-"):
     """Remove a dict key."""
 
     path: tuple[Key, ...]
 
 
-class Splice(Struct, frozen=True, array_like=True, tag="+"):
+class Splice(Struct, frozen=True, array_like=True, gc=False, tag="+"):
     """In the list at a path, replace `count` items from `start` by `values`; in a text or bytes, characters.
 
     An append has start = length, count = 0.
@@ -65,7 +65,7 @@ Op: TypeAlias = Set | Delete | Splice
 """One change of a patch."""
 
 
-class StateList(Struct, frozen=True, array_like=True, tag=1):
+class StateList(Struct, frozen=True, array_like=True, gc=False, tag=1):
     """An argument that is a list of the state: its first `count` committed items, then `extra`."""
 
     path: tuple[Key, ...]
@@ -73,7 +73,7 @@ class StateList(Struct, frozen=True, array_like=True, tag=1):
     extra: tuple[Value, ...] = ()
 
 
-class Omitted(Struct, frozen=True, array_like=True, tag=3):
+class Omitted(Struct, frozen=True, array_like=True, gc=False, tag=3):
     """An argument of a read that was digested and not kept; `size` is the length of its value bytes."""
 
     size: int
@@ -83,5 +83,5 @@ Argument: TypeAlias = bytes | Ref | StateList | Omitted
 """A recorded argument: value bytes, a reference, or only its size (the call's digest covers it)."""
 
 
-class Body(Struct, frozen=True, array_like=True):
+class Body(Struct, frozen=True, array_like=True, gc=False):
     """What happened; the subclass's tag is the event's kind."""

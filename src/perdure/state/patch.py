@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import copysign, isnan
 from operator import is_
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -407,6 +408,10 @@ def apply(state: Any, patch: Sequence[Op], values: Mapping[int, bytes], read: Re
     return Work(read).apply(state, patch, values)
 
 
+NO_VALUES: Mapping[int, bytes] = MappingProxyType({})
+"""Nothing is recorded."""
+
+
 class Work(Struct, eq=False):
     """Patches being applied: knows which containers are its own copies, so that each is copied once.
 
@@ -415,7 +420,7 @@ class Work(Struct, eq=False):
     """
 
     read: Read
-    values: Mapping[int, bytes] = {}
+    values: Mapping[int, bytes] = NO_VALUES
     own: dict[int, Any] = {}
 
     def apply(self, state: Any, patch: Sequence[Op], values: Mapping[int, bytes]) -> Any:
@@ -489,7 +494,7 @@ class Work(Struct, eq=False):
             raise Damaged(
                 f"a patch replaces {op.start}:{op.start + op.count} of {len(node)} items or characters"
             )
-        items = [self.value(value) for value in op.values]
+        items = list(map(self.value, op.values))
         if type(node) is str or type(node) is bytes:
             if any(type(item) is not type(node) for item in items):
                 raise Damaged(f"a patch puts something else into a text: {op.path!r}", path=op.path)

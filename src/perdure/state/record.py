@@ -43,7 +43,7 @@ SETTLED: frozenset[Standing] = frozenset({"done", "failed", "left-unknown"})
 """Recorded outcomes that are served on replay; such a call is never acted again."""
 
 
-class CallRecord(Struct, frozen=True, array_like=True):
+class CallRecord(Struct, frozen=True, array_like=True, gc=False):
     """A call of the open step.
 
     `seq` is the event that settled it (0: none yet), `intent` its first intent, `intended_at` when its key
@@ -75,7 +75,7 @@ class CallRecord(Struct, frozen=True, array_like=True):
         return self.standing in SETTLED
 
 
-class SignalRecord(Struct, frozen=True, array_like=True):
+class SignalRecord(Struct, frozen=True, array_like=True, gc=False):
     """A signal that has come; `seq` is the event that received it."""
 
     seq: int
@@ -86,7 +86,7 @@ class SignalRecord(Struct, frozen=True, array_like=True):
     accepted: int
 
 
-class WaitRecord(Struct, frozen=True, array_like=True):
+class WaitRecord(Struct, frozen=True, array_like=True, gc=False):
     """A wait of the open step; `closed` is the event that ended it (0: still open).
 
     `value`: what it came to, as value bytes; `signal`: the one that it took. `refused`: why its last answer
@@ -111,7 +111,7 @@ Permission: TypeAlias = Literal["pending", "granted", "used", "denied", "expired
 """How a request for a permission stands."""
 
 
-class Grant(Struct, frozen=True, array_like=True):
+class Grant(Struct, frozen=True, array_like=True, gc=False):
     """One person's yes, and when it was given."""
 
     principal: str
@@ -120,7 +120,7 @@ class Grant(Struct, frozen=True, array_like=True):
     at: int
 
 
-class ApprovalRecord(Struct, frozen=True, array_like=True):
+class ApprovalRecord(Struct, frozen=True, array_like=True, gc=False):
     """The newest request for a permission at one path of the open step.
 
     `edit`: arguments that the people who agreed have put in the place of those asked; what they agreed to is
@@ -152,7 +152,7 @@ class ApprovalRecord(Struct, frozen=True, array_like=True):
         return self.standing in ("pending", "granted")
 
 
-class Hold(Struct, frozen=True, array_like=True):
+class Hold(Struct, frozen=True, array_like=True, gc=False):
     """Why the run needs a person, and what they can do."""
 
     reason: str
@@ -163,7 +163,7 @@ class Hold(Struct, frozen=True, array_like=True):
     code: bytes = b""
 
 
-class Spent(Struct, frozen=True, array_like=True):
+class Spent(Struct, frozen=True, array_like=True, gc=False):
     """What the run has used. Never falls, never resets.
 
     `calls` counts attempts. `usd` in billionths of a dollar; `unpriced` replies used tokens whose price is
@@ -180,7 +180,7 @@ class Spent(Struct, frozen=True, array_like=True):
     micros: int = 0
 
 
-class Ledger(Struct, frozen=True, array_like=True):
+class Ledger(Struct, frozen=True, array_like=True, gc=False):
     """A run's budget: the limits it was started with, what was added since, and what is reserved by name.
 
     `since`: the first event (its moment) under the newest lease, whose epoch is `epoch`.
@@ -198,7 +198,7 @@ class Ledger(Struct, frozen=True, array_like=True):
         return self.limits.raised(self.raised)
 
 
-class FactRecord(Struct, frozen=True, array_like=True):
+class FactRecord(Struct, frozen=True, array_like=True, gc=False):
     """The newest value of a fact with its arguments (`digest` covers them), and that before its last change.
 
     `seq` is the event that recorded it, `changed` the one that found it changed (0: it never was), `told` the
@@ -216,7 +216,7 @@ class FactRecord(Struct, frozen=True, array_like=True):
     told: str = ""
 
 
-class Facts(Struct, frozen=True, array_like=True):
+class Facts(Struct, frozen=True, array_like=True, gc=False):
     """What the run knows of facts, by name and arguments, the newest last. `size`: bytes of all values kept.
 
     `forgotten`: how many had to make room for newer ones; the journal has them still.
@@ -227,7 +227,7 @@ class Facts(Struct, frozen=True, array_like=True):
     forgotten: int = 0
 
 
-class Pause(Struct, frozen=True, array_like=True):
+class Pause(Struct, frozen=True, array_like=True, gc=False):
     """A time in which nobody drove the run, and what was found open after it. Microseconds."""
 
     since: int
@@ -236,7 +236,7 @@ class Pause(Struct, frozen=True, array_like=True):
     differences: tuple[str, ...] = ()
 
 
-class DoneRecord(Struct, frozen=True, array_like=True):
+class DoneRecord(Struct, frozen=True, array_like=True, gc=False):
     """A call that acts, of a step that was interrupted. `lost`: its reply did not come at first.
 
     A value or argument that is too long to be kept here is empty.
@@ -250,7 +250,7 @@ class DoneRecord(Struct, frozen=True, array_like=True):
     lost: bool
 
 
-class ChangeRecord(Struct, frozen=True, array_like=True):
+class ChangeRecord(Struct, frozen=True, array_like=True, gc=False):
     """A fact that was found changed. Values that are too long to be kept here are empty."""
 
     fact: str
@@ -260,7 +260,7 @@ class ChangeRecord(Struct, frozen=True, array_like=True):
     at: int
 
 
-class Interruption(Struct, frozen=True, array_like=True):
+class Interruption(Struct, frozen=True, array_like=True, gc=False):
     """What happened around the pauses of a step; the oldest entries make room for new ones.
 
     `left_out`: how many have.
@@ -276,7 +276,7 @@ NOT_INTERRUPTED = Interruption()
 """Nothing happened around a step."""
 
 
-class AskedEffect(Struct, frozen=True, array_like=True):
+class AskedEffect(Struct, frozen=True, array_like=True, gc=False):
     """A call of the open step that acts, as a fork has it decided. `act`: which of its origin's, -1 for none.
 
     `how` is empty until it is decided; `value`: the given result, as value bytes. `seq`: the event that
@@ -292,7 +292,7 @@ class AskedEffect(Struct, frozen=True, array_like=True):
     by: str = ""
 
 
-class ForkRecord(Struct, frozen=True, array_like=True):
+class ForkRecord(Struct, frozen=True, array_like=True, gc=False):
     """Where a fork comes from: `run` up to its event `at`; its own events begin after `at`.
 
     `acts`: what its origin did after that, `used` those (by their place) of which it was decided in steps
@@ -311,7 +311,7 @@ class ForkRecord(Struct, frozen=True, array_like=True):
     trace: str = ""
 
 
-class RunRecord(Struct, frozen=True, array_like=True):
+class RunRecord(Struct, frozen=True, array_like=True, gc=False):
     """A run, folded up to event `seq`."""
 
     seq: int = 0

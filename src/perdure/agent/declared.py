@@ -227,6 +227,17 @@ class Declared:
         return {name: provider for name, provider in self.parameters.injected.items() if name not in given}
 
 
+def in_thread(thunk: Callable[[], T]) -> T:
+    """Make a plain function's call in another thread: what it raises is then carried by a future.
+
+    Futures do not carry StopIteration. As of a coroutine, it is an error: RuntimeError.
+    """
+    try:
+        return thunk()
+    except StopIteration as stop:
+        raise RuntimeError("the function raised StopIteration") from stop
+
+
 def within(call: Call) -> AbstractContextManager[None]:
     """Run the block as the body of this call."""
     return _set(call_scope, call)

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from perdure.agent.policy import is_a, is_callable
 from perdure.agent.scope import Call, call_scope, step_scope
-from perdure.errors import BadDeclaration, PerdureError, ProviderFailed
+from perdure.errors import BadDeclaration, PerdureError, ProviderFailed, said_by
 
 T = TypeVar("T")
 
@@ -403,7 +403,7 @@ def _seen(opened: asyncio.Future[Any]) -> None:
 def _failed(provider: Provider, error: BaseException) -> PerdureError:
     if isinstance(error, ProviderFailed):
         return error
-    told = "it yielded nothing" if isinstance(error, StopIteration | StopAsyncIteration) else f"{error}"
+    told = "it yielded nothing" if isinstance(error, StopIteration | StopAsyncIteration) else said_by(error)
     failed = ProviderFailed(
         f"provider {_name(provider)} could not be opened: {type(error).__name__}: {told}",
         provider=_name(provider),

@@ -15,7 +15,7 @@ from contextvars import copy_context
 from datetime import timedelta
 from typing import Any, Concatenate, Generic, Never, ParamSpec, TypeVar, Unpack, cast, overload
 
-from perdure.agent.declared import Declared, Kind, within
+from perdure.agent.declared import Declared, Kind, in_thread, within
 from perdure.agent.fingerprint import fingerprint
 from perdure.agent.options import (
     STRICTNESS,
@@ -33,7 +33,7 @@ from perdure.agent.schema import read_usage
 from perdure.agent.scope import Call, Opener, call_scope, current_steps, step_scope
 from perdure.agent.verdict import Done, NotDone, Unknown
 from perdure.codec import Shape
-from perdure.errors import BadDeclaration, BlockingTool, EffectRefused, NoRun, StricterInside
+from perdure.errors import BadDeclaration, BlockingTool, EffectRefused, NoRun, StricterInside, said_by
 from perdure.state.events import Effect
 
 P = ParamSpec("P")
@@ -86,7 +86,8 @@ class Hook(Declared):
             with within(call):
                 if self.is_async:
                     return await thunk()
-                return await asyncio.get_running_loop().run_in_executor(None, copy_context().run, thunk)
+                context = copy_context()
+                return await asyncio.get_running_loop().run_in_executor(None, context.run, in_thread, thunk)
         finally:
             await providers.call_ended(call)
 
@@ -210,7 +211,7 @@ class Tool(Declared, Generic[P, R_co]):
             effect = decide(**chosen(self._effect_takes, args))
         except Exception as error:
             raise EffectRefused(
-                f"the effect function of {self.name} failed: {type(error).__name__}: {error}",
+                f"the effect function of {self.name} failed: {type(error).__name__}: {said_by(error)}",
                 safe="The tool was not called.",
                 remedy="let it return a class for every argument; irreversible where it cannot tell",
                 where=self.source,

@@ -93,6 +93,7 @@ from perdure.errors.faces import (
 from perdure.errors.family import (
     PerdureError,
     catalogue,
+    said_by,
 )
 from perdure.errors.remedy import at_store, without_password
 from perdure.errors.resume import (
@@ -318,5 +319,6 @@ __all__ = [
     "ZoneMissing",
     "at_store",
     "catalogue",
+    "said_by",
     "without_password",
 ]

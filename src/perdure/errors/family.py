@@ -51,6 +51,16 @@ class PerdureError(Exception):
         return (type(self), (self.what,), state)
 
 
+def said_by(error: BaseException) -> str:
+    """What an error says: of ours what happened; one of a user's may fail even at saying something."""
+    if isinstance(error, PerdureError):
+        return error.what
+    try:
+        return str.__str__(str(error))
+    except Exception as failure:  # noqa: BLE001  (a user's __str__ may do anything)
+        return f"(its text cannot be made: {type(failure).__qualname__})"
+
+
 def catalogue() -> Iterator[type[PerdureError]]:
     """Every error class that has a code, in order of code."""
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from perdure.codec import Shape, decode, digest, encode
 from perdure.codec import plain as plain_of
-from perdure.errors import MigrationFailed, MigrationGap, PerdureError, ShapeMismatch, StateNewer
+from perdure.errors import MigrationFailed, MigrationGap, ShapeMismatch, StateNewer, said_by
 
 Migrate: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 """Plain state of one version -> plain state of the next."""
@@ -98,8 +98,8 @@ class Chain(Struct, frozen=True):
         try:
             made = step.fn(state)
             return decode(encode(plain_of(made, where="$.state"), where="$.state"))
-        except Exception as error:
-            what = error.what if isinstance(error, PerdureError) else str(error)
+        except (Exception, SystemExit) as error:
+            what = said_by(error)
             raise MigrationFailed(
                 f"the migration of {self.agent} from version {version} raised {type(error).__name__}: {what}",
                 where=step.source or None,

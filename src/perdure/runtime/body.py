@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.agent import Call, Tool, call_scope, publisher
+from perdure.agent.declared import in_thread
 from perdure.errors import ProviderFailed
 from perdure.journal.outlast import outlast
 from perdure.runtime.drive import Drive
@@ -68,7 +69,8 @@ async def _run(drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
         if tool.is_async:
             work: asyncio.Future[Any] = asyncio.ensure_future(_here(thunk))
         else:
-            work = asyncio.get_running_loop().run_in_executor(drive.host.threads, copy_context().run, thunk)
+            loop, context = asyncio.get_running_loop(), copy_context()
+            work = loop.run_in_executor(drive.host.threads, context.run, in_thread, thunk)
         return await _within(work, timeout.total_seconds() if timeout is not None else None, tool)
     finally:
         call_scope.reset(token)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from perdure.errors import Signal
 from perdure.journal.outlast import outlast
-from perdure.runtime.execution import Branch, Execution, branch_scope, here
+from perdure.runtime.execution import Branch, Execution, as_error, branch_scope, here
 from perdure.runtime.giving_up import gather_head, gave_up_gather, give_up, served
 
 Work: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
@@ -101,6 +101,8 @@ async def _branch(branch: Branch, work: Work, flock: _Flock) -> Ended:
         return Ended(value, branch.unwinding)
     except (Signal, Exception, asyncio.CancelledError) as raised:  # noqa: BLE001  (told to the parent)
         return Ended(None, branch.unwinding or raised)
+    except SystemExit as ending:
+        return Ended(None, branch.unwinding or as_error(ending))
     finally:
         if inside:
             flock.leave()

@@ -16,7 +16,7 @@ from perdure import codec
 from perdure.agent import Price, Tool, Usage
 from perdure.clock import SECOND
 from perdure.codec.redaction import redacted
-from perdure.errors import OverBudget, PriceUnknown
+from perdure.errors import OverBudget, PriceUnknown, said_by
 from perdure.runtime.drive import Drive, Host
 from perdure.runtime.execution import Execution
 from perdure.runtime.lineage import open_children
@@ -122,7 +122,7 @@ def used(wanted: Wanted, result: Any) -> e.Usage | None:
         usage = tool.usage_of(result)
     except Exception as error:  # noqa: BLE001  (the reader is the user's)
         log.error("the usage of a reply of %s could not be read: %s", tool.name, type(error).__name__)
-        log.debug("its reader raised %s", redacted(str(error)))
+        log.debug("its reader raised %s", redacted(said_by(error)))
         usage = None
     if usage is None:
         return _all(wanted)

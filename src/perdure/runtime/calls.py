@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from perdure import codec
 from perdure.agent import Call, Delegate, NotDone, Tool, call_scope
+from perdure.agent.declared import in_thread
 from perdure.errors import (
     ApprovalDenied,
     ApprovalExpired,
@@ -507,7 +508,7 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         with _hearing(drive, call, tool):
             context = copy_context()
             context.run(call_scope.set, replace(call, tx=tx))
-            result = context.run(tool.thunk(call.args, injected))
+            result = context.run(in_thread, tool.thunk(call.args, injected))
         reached("transact.inside")
         value, wanted.result = checked_result(drive, tool, result)
         receipt = e.CallSettled(
@@ -530,7 +531,7 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         await drive.read_inbox()
     except StoreError:
         raise
-    except Exception as error:  # noqa: BLE001  (whatever a tool raises becomes a fact of the run)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever a tool raises becomes a fact)
         wanted.result = NOTHING
         if isinstance(error, SecretMissing):  # rolled back: it did not happen
             wanted.execution.hold(wanted.branch, out_of_reach(drive.run_id, error, call.path))

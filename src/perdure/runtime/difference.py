@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from perdure import codec
 from perdure.codec.naming import Short
-from perdure.errors import PerdureError
+from perdure.errors import said_by
 from perdure.state.patch import same
 
 WIDTH = 60
@@ -61,8 +61,7 @@ def shown(value: Any, width: int = WIDTH) -> str:
 
 def error_words(error: Exception) -> str:
     """An error in one line: its type, and what it says."""
-    said = error.what if isinstance(error, PerdureError) else str(error)
-    return f"{type(error).__name__}: {' '.join(said.split())[:300]}"
+    return f"{type(error).__name__}: {' '.join(said_by(error).split())[:300]}"
 
 
 def told_end(status: str, value: bytes) -> tuple[str, Any]:

@@ -269,3 +269,11 @@ def here(execution: Execution) -> Branch:
     if execution.drive.stopping:  # the step has caught the cancellation by which this process stops
         raise asyncio.CancelledError
     return branch
+
+
+def as_error(ending: BaseException) -> Exception:
+    """What would end the process, as an error that is told like any other: it is a run's own, not its
+    neighbours'.
+    """
+    said = f"{type(ending).__name__}({', '.join(map(repr, ending.args))})"
+    return RuntimeError(f"the code raised {said}").with_traceback(ending.__traceback__)

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from perdure.codec import decode
 from perdure.codec.redaction import redacted
-from perdure.errors import CallFailed, PerdureError, Poisoned, SecrecyError, SecretLeaked, SignalSwallowed
+from perdure.errors import (
+    CallFailed,
+    PerdureError,
+    Poisoned,
+    SecrecyError,
+    SecretLeaked,
+    SignalSwallowed,
+    said_by,
+)
 from perdure.recovery.verdicts import first_seq, may_have_acted, records
 from perdure.runtime.caller import line_of_error
 from perdure.state import events as e
@@ -57,7 +65,7 @@ def step_error(run_id: str, error: BaseException, record: RunRecord) -> e.RunHel
     if isinstance(error, SecrecyError):
         return out_of_reach(run_id, error)
     place = line_of_error(error)
-    what = error.what if isinstance(error, PerdureError) else str(error)
+    what = said_by(error)
     code = f"[{error.code}] " if isinstance(error, PerdureError) else ""
     detail = f"{code}{type(error).__name__}: {what}" + (f" ({place})" if place else "")
     act = _failed_act(error, record)
@@ -117,7 +125,7 @@ def poisoned(run_id: str, claims: int, how: str, record: RunRecord) -> e.RunHeld
 def poison_of(run_id: str, claims: int, error: Exception) -> e.RunHeld:
     """The hold of a run that its agent's code fails to take up, time and again."""
     place = line_of_error(error)
-    what = error.what if isinstance(error, PerdureError) else str(error)
+    what = said_by(error)
     told = redacted(f"{type(error).__name__}: {what}")[:500] + (f" ({place})" if place else "")
     detail = f"[{Poisoned.code}] claimed {claims} times since the last progress, and not taken up: {told}"
     return e.RunHeld("poison", detail, ways(run_id))

@@ -21,7 +21,7 @@ from perdure.agent import Call, Premise, Tool
 from perdure.agent.recovery import called
 from perdure.clock import SECOND
 from perdure.codec.naming import written
-from perdure.errors import NotStorable, PremiseChanged, PremiseUnread, ShapeMismatch
+from perdure.errors import NotStorable, PremiseChanged, PremiseUnread, ShapeMismatch, said_by
 from perdure.journal import retold
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
@@ -298,7 +298,7 @@ def _unchanged(fact: Tool[..., Any], was: bytes | None, now: bytes) -> bool:
     try:
         return bool(key(known) == key(fact.result_shape.restore(plain_now, where="$.now")))
     except Exception as error:
-        what = f"the same= of the fact {fact.name} failed: {type(error).__name__}: {error}"[:SHOWN]
+        what = f"the same= of the fact {fact.name} failed: {type(error).__name__}: {said_by(error)}"[:SHOWN]
         raise PremiseUnread(
             what, fact=fact.name, remedy="let its key function take every value that the fact may have"
         ) from error

@@ -26,6 +26,7 @@ from perdure.errors import (
     ShapeMismatch,
     StricterInside,
     ToolNotListed,
+    said_by,
 )
 from perdure.runtime import budgets, premises, reconcile
 from perdure.runtime.body import BodyEnd
@@ -97,7 +98,7 @@ def _outcome(wanted: Wanted, call: Call, end: BodyEnd) -> e.CallSettled | e.Call
         settled = failed(call, own, error, final=wanted.ends(call.attempt, refused=refused))
         return replace(settled, usage=budgets.used_by_failure(wanted, error))
     wanted.fruitless = reconcile.RESENDS if refused else wanted.fruitless + 1
-    detail = redacted(f"{type(error).__name__}: {error}")[:500]
+    detail = redacted(f"{type(error).__name__}: {said_by(error)}")[:500]
     return e.CallUnknown(call.path, _cause(error), wanted.drive.host.store.now(), detail)
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from perdure import codec
 from perdure.agent import Call, Done, NotDone, Tool, Unknown
 from perdure.clock import SECOND
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, said_by
 from perdure.recovery.verdicts import Again, Ask, CallPolicy, LeaveUnknown, Person, after_unknown
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive
@@ -151,8 +151,8 @@ async def _hook(drive: Drive, identity: Call, tool: Tool[..., Any]) -> tuple[obj
         return verdict, ""
     except (NotDone, Unknown) as verdict:
         return verdict, str(verdict)
-    except Exception as error:  # noqa: BLE001  (whatever a hook raises is an Unknown that says so)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever a hook raises is an Unknown)
         if patience.expired():
             return Unknown(), f"no answer within {HOOK_SECONDS:g} s"
-        what = error.what if isinstance(error, PerdureError) else str(error)
+        what = said_by(error)
         return Unknown(), f"{type(error).__name__}: {what}"[:300]

@@ -24,7 +24,7 @@ from perdure.runtime import adoption as adopting
 from perdure.runtime.birth import principal_of
 from perdure.runtime.budgets import step_over
 from perdure.runtime.drive import Drive, Host
-from perdure.runtime.execution import Execution, Live
+from perdure.runtime.execution import Execution, Live, as_error
 from perdure.runtime.forecast import Forecast, Prospect, Voided
 from perdure.runtime.holds import how_it_died, no_progress, poisoned, signal_swallowed, step_error
 from perdure.runtime.markers import old_ways
@@ -64,12 +64,6 @@ class Played(Struct, frozen=True):
 
 ENDINGS = (SystemExit, KeyboardInterrupt, GeneratorExit)
 """What would end the process, if it were not a step's that is only executed again: one more finding."""
-
-
-def as_error(ending: BaseException) -> Exception:
-    """One of ENDINGS, as an error that is told like any other."""
-    said = f"{type(ending).__name__}({', '.join(map(repr, ending.args))})"
-    return RuntimeError(f"the code raised {said}").with_traceback(ending.__traceback__)
 
 
 async def play(execution: Execution, step: Any) -> Played:

@@ -11,7 +11,7 @@ import inspect
 from msgspec.structs import replace
 
 from perdure.agent import Authorize, Call, Principal, call_scope
-from perdure.errors import PerdureError
+from perdure.errors import said_by
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Drive
 
@@ -47,7 +47,7 @@ async def _refusal(fn: Authorize, who: Principal, call: Call) -> str:
     except Exception as error:  # noqa: BLE001  (whatever it raises is no permission, and the hold says so)
         if patience.expired():
             return f"authorize gave no answer for {who.id} within {ANSWER_SECONDS:g} s"
-        what = error.what if isinstance(error, PerdureError) else str(error)
+        what = said_by(error)
         return f"authorize failed for {who.id}: {type(error).__name__}: {what}"[:SHOWN]
     finally:
         call_scope.reset(token)

@@ -35,6 +35,7 @@ from perdure.errors import (
     Signal,
     StaleEpoch,
     StoreError,
+    said_by,
 )
 from perdure.journal import Heard, Journal, Past, SnapshotPolicy, outlast, restore
 from perdure.runtime import adoption as adopting
@@ -510,17 +511,14 @@ class Runner:
             await ride.journal.append(decided)
 
     async def _failed(self, ride: Drive, error: BaseException) -> None:
-        """An exception left the step: its patch is discarded.
-
-        And after the agent's retries the run is held.
-        """
+        """An exception left the step: its patch is discarded. After the agent's retries the run is held."""
         ride.live.reset()
         retry = None if isinstance(error, SecrecyError) else self.agent.retry
         failures = ride.record.failures + 1
         if retry is not None and failures < retry.attempts:
-            told = (ride.run_id, ride.record.step + 1, type(error).__name__, line_of_error(error))
-            log.warning("run %s: step %d failed, is tried again: %s (%s)", *told)
-            why = redacted(f"{type(error).__name__}: {error}")[:500]
+            told = (ride.record.step + 1, type(error).__name__, line_of_error(error))
+            log.warning("run %s: step %d failed, is tried again: %s (%s)", ride.run_id, *told)
+            why = redacted(f"{type(error).__name__}: {said_by(error)}")[:500]
             log.debug("run %s: its step raised %s", ride.run_id, why)
             await ride.journal.append(e.StepRestarted(why, ride.record.seq))
             await ride.journal.barrier()  # a restart must not forget that this try was made

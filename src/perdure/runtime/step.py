@@ -45,12 +45,13 @@ from perdure.errors import (
     ShapeMismatch,
     Signal,
     UnknownTool,
+    said_by,
 )
 from perdure.runtime import calls, children, markers, waits
 from perdure.runtime.birth import read_goal
 from perdure.runtime.branches import Work, branch_out
 from perdure.runtime.difference import Sides
-from perdure.runtime.execution import Branch, Ending, Execution, Interrupted, branch_scope, here
+from perdure.runtime.execution import Branch, Ending, Execution, Interrupted, as_error, branch_scope, here
 from perdure.runtime.lineage import OnCancel
 from perdure.runtime.recovered import recovery_of
 from perdure.state import events as e
@@ -177,7 +178,7 @@ class LiveRun(Run[Any, Any, Any]):
             except PerdureError as error:
                 return tool_message(wanted, _for_model(error), error=True)
             except Exception as error:  # noqa: BLE001  (the model reads whatever a tool raised)
-                return tool_message(wanted, redacted(f"{type(error).__name__}: {error}"), error=True)
+                return tool_message(wanted, redacted(f"{type(error).__name__}: {said_by(error)}"), error=True)
             return tool_message(wanted, _text(result), error=False)
 
         return work
@@ -404,6 +405,8 @@ async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) ->
         if branch.unwinding is not None:  # answered by an error of the step's own: it unwinds all the same
             raise branch.unwinding from error
         raise
+    except SystemExit as ending:  # a library's exit(2) ends this step, and not the runs beside it
+        raise as_error(ending) from ending
     finally:
         execution.over = True
         current_steps.leave()

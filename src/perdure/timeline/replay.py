@@ -23,10 +23,10 @@ from perdure.runtime import adoption as adopting
 from perdure.runtime.caller import line_of_error
 from perdure.runtime.difference import differences, error_words, same_end, shown, told, told_end
 from perdure.runtime.drive import Drive, Host
-from perdure.runtime.execution import Execution
+from perdure.runtime.execution import Execution, as_error
 from perdure.runtime.migrating import migrated
 from perdure.runtime.plain_loop import plain_loop
-from perdure.runtime.rehearsal import ENDINGS, Played, as_error, play, unwritten
+from perdure.runtime.rehearsal import ENDINGS, Played, play, unwritten
 from perdure.runtime.tree import LiveState
 from perdure.state import events as e
 from perdure.state.fold import fold, recorded_values

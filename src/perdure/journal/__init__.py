@@ -14,8 +14,9 @@ from perdure.journal.compaction import Cut, cut
 from perdure.journal.fences import Fences
 from perdure.journal.follow import follow
 from perdure.journal.heard import Heard
+from perdure.journal.lingering import Lingering
 from perdure.journal.live import Durability, Journal, Receipt
-from perdure.journal.outlast import outlast
+from perdure.journal.outlast import outlast, until_done
 from perdure.journal.outline import outline
 from perdure.journal.past import (
     Beginning,
@@ -44,6 +45,7 @@ __all__ = [
     "Heard",
     "Journal",
     "Keep",
+    "Lingering",
     "Past",
     "Receipt",
     "Retold",
@@ -68,5 +70,6 @@ __all__ = [
     "restore",
     "retold",
     "unpack_snapshot",
+    "until_done",
     "verify",
 ]

@@ -91,8 +91,8 @@ class Heard(Journal):
         refused = done.cancelled() or done.exception() is not None
         self._hearer.committed(self.clock.monotonic() - began, refused)
 
-    def _acknowledged(self, done: asyncio.Future[Appended], *told: Any) -> None:
-        super()._acknowledged(done, *told)
+    def _acknowledged(self, *told: Any) -> None:
+        super()._acknowledged(*told)
         self._tell()
 
     async def _try(self, batch: Batch) -> tuple[BaseException | None, asyncio.CancelledError | None]:

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from functools import partial
+from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -16,7 +17,8 @@ from perdure.codec.secret import KNOWN
 from perdure.errors import InboxMoved, StoreError
 from perdure.journal.fences import Fences, leaves_whole
 from perdure.journal.kinds import ENDS_ACT, VITAL, is_progress
-from perdure.journal.outlast import outlast, until_done
+from perdure.journal.lingering import LINGER_SECONDS, Lingering
+from perdure.journal.outlast import outlast
 from perdure.journal.outline import BLOB_BYTES, legible, outline
 from perdure.journal.past import Past
 from perdure.journal.snapshots import EVENT_BYTES, KEPT, SnapshotPolicy, pack_snapshot
@@ -41,10 +43,9 @@ Durability: TypeAlias = Literal["effects", "step", "strict"]
 """What waits for the disk beside the acts themselves (DESIGN: output commit)."""
 
 PENDING_EVENTS, PENDING_BYTES = 128, 1 << 18
-"""Events are handed to the store when so many, or so many bytes of them, have gathered …"""
-
-LINGER_SECONDS = 0.005
-"""… or when the first of them has waited so long. A barrier hands them over at once."""
+"""Events are handed to the store when so many, or so many bytes of them, have gathered, or when the first of
+them has waited for `LINGER_SECONDS`. A barrier hands them over at once.
+"""
 
 UNACKED_EVENTS, UNACKED_BYTES = 1024, 8 << 20
 """An appender waits for the disk when so many events, or bytes of them, are neither durable nor refused."""
@@ -61,9 +62,9 @@ class Journal:
     """One run's events while this process holds its lease.
 
     `append` gives events their numbers and folds them at once; they reach the store in the background.
-    Appends of one run are serialised with fenced appends and transactional calls, which must see the last
-    event durable.
-    `inbox` is the position of the last message that the store has told of with a write, `heard` when it did.
+    Appends are serialised with fenced appends and transactional calls, which must see the last event durable.
+    `inbox` is the position of the last message that the store has told of with a write, `heard` when it did;
+    `waits` counts how often the run has waited for the store. `lingering` may be shared with other runs.
     `refused` holds the receipts of acts that the store would not take, because the lease had gone. Verdicts,
     ends and the receipts of acts, with everything before them, may use the room that a store keeps for a full
     disk.
@@ -81,6 +82,8 @@ class Journal:
         self.failure: BaseException | None = None
         self.closed = False
         self.commits = 0
+        self.waits = 0
+        self.lingering = Lingering()
         self.inbox = 0
         self.heard = -math.inf
         self._digest = past.digest
@@ -106,13 +109,13 @@ class Journal:
         self._acting: set[str] = set()
         self.refused: list[Receipt] = []
         self._since = 0.0
-        self._due = 0.0
         self._sent = past.record.seq
         self._apart = False  # a fenced write or a transaction is under way
         self._unacked = 0
         self._unacked_bytes = 0
         self._last: asyncio.Future[Appended] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._open: dict[asyncio.Future[Appended], tuple[asyncio.Future[None], ...]] = {}  # writes: who waits
+        self._quiet = False  # nothing more is sent that nobody waits for
         self._lock = asyncio.Lock()
         self._early: list[e.AnyBody] = []
         self._early_taken: list[int] = []
@@ -134,7 +137,7 @@ class Journal:
         if self._early or self._early_taken or self._is_full():
             async with self._lock:
                 if self._is_full():
-                    await until_done(self.flush())
+                    await self._answered(self.flush())
                 self._add_early()
         if self.durability == "strict":
             await self.barrier()
@@ -149,7 +152,7 @@ class Journal:
         if self._lock.locked() or self._early or self._early_taken or self._is_full():
             async with self._lock:
                 if self._is_full():
-                    await until_done(self.flush())
+                    await self._answered(self.flush())
                 self._add_early()
                 self._add(make(self.record), taken)
         else:
@@ -163,28 +166,17 @@ class Journal:
         known = self._told or RowChange()
         named = {name: getattr(change, name) for name in ("info", "version", "asks")}
         self._told = replace(known, **{name: said for name, said in named.items() if said is not None})
-        self._linger()
+        self._linger(self.clock.monotonic())
 
-    def _linger(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._lingered)
+    def _linger(self, now: float) -> None:
+        """Send what is there after a while."""
+        self._since = now
+        self.lingering.add(self, now)
 
-    def _lingered(self) -> None:
-        """Send what has waited long enough. One timer serves many writes: to cancel it is as dear as to set
-        it, and a run that waits for each step would do both each time.
-        """
-        self._timer = None
-        loop = asyncio.get_running_loop()
-        if self._pending and loop.time() < self._due:
-            self._timer = loop.call_at(self._due, self._lingered)
-        else:
+    def lingered(self, since: float) -> None:
+        """See `Lingering`. What has been sent since then left what came later for another time."""
+        if not self._quiet and (since == self._since or self._told is not None):
             self.flush()
-
-    def _rest(self) -> None:
-        """Nothing lingers any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _is_full(self) -> bool:
         return self._unacked >= UNACKED_EVENTS or self._unacked_bytes + self._pending_bytes >= UNACKED_BYTES
@@ -204,9 +196,7 @@ class Journal:
     def _add(self, bodies: Sequence[e.AnyBody], taken: Sequence[int]) -> None:
         now = self.clock.monotonic()
         if not self._pending:
-            self._since = now
-            if self._timer is not None:  # which was set for what is gone by now
-                self._due = asyncio.get_running_loop().time() + LINGER_SECONDS
+            self._linger(now)
         self._queue(bodies, taken)
         if (
             now - self._since >= LINGER_SECONDS
@@ -215,8 +205,6 @@ class Journal:
             or self._pending_bytes >= PENDING_BYTES
         ):
             self.flush()
-        elif self._timer is None:
-            self._linger()
 
     def _queue(self, bodies: Sequence[e.AnyBody], taken: Sequence[int]) -> None:
         if self._early or self._early_taken:
@@ -285,25 +273,28 @@ class Journal:
         if self._apart:  # what comes behind it has no number yet
             return self._last
         if (self._pending or self._pending_taken or self._told) and self.failure is None:
-            self._send(Batch(self.run_id, self.epoch, self._sent, urgent=urgent, **self._take()))
+            events, blobs, taken = self._take()
+            batch = Batch(
+                self.run_id, self.epoch, self._sent, events, blobs=blobs, taken=taken, urgent=urgent
+            )
+            self._send(batch)
         return self._last
 
-    def _take(self) -> dict[str, Any]:
-        parts: dict[str, Any] = {
-            "events": tuple(self._pending),
-            "blobs": tuple(self._pending_blobs),
-            "taken": tuple(self._pending_taken),
-        }
-        self._pending, self._pending_blobs, self._pending_taken, self._pending_bytes = [], [], [], 0
+    def _take(self) -> tuple[tuple[Stored, ...], tuple[Blob, ...], tuple[int, ...]]:
+        """The events, large values and taken messages that have gathered."""
+        parts = tuple(self._pending), tuple(self._pending_blobs), tuple(self._pending_taken)
+        self._pending.clear()
+        self._pending_blobs.clear()
+        self._pending_taken.clear()
+        self._pending_bytes = 0
         return parts
 
     def _send(self, batch: Batch) -> asyncio.Future[Appended]:
         batch = self._marked(batch)
         self._mark(batch)
         count, receipts = len(batch.events), self._pending_receipts
-        size = sum([len(event.data) for event in batch.events]) + sum(
-            [len(blob.data) for blob in batch.blobs]
-        )
+        size = sum([len(event.data) for event in batch.events])
+        size += sum([len(blob.data) for blob in batch.blobs]) if batch.blobs else 0
         self._pending_receipts = []
         self._sent += count
         self._unacked += count
@@ -316,9 +307,10 @@ class Journal:
         future = self.store.append(batch)
         self._last = future
         if future.done():  # known at once, and not only when the loop has come round to it
-            self._acknowledged(future, count, size, receipts)
+            self._acknowledged(count, size, receipts, future)
         else:
-            future.add_done_callback(lambda done: self._acknowledged(done, count, size, receipts))
+            self._open[future] = ()
+            future.add_done_callback(partial(self._acknowledged, count, size, receipts))
         return future
 
     def _marked(self, batch: Batch) -> Batch:
@@ -347,7 +339,7 @@ class Journal:
             self._suspect = False
 
     def _acknowledged(
-        self, done: asyncio.Future[Appended], count: int, size: int, receipts: list[Receipt]
+        self, count: int, size: int, receipts: list[Receipt], done: asyncio.Future[Appended]
     ) -> None:
         self._unacked -= count
         self._unacked_bytes -= size
@@ -357,6 +349,22 @@ class Journal:
         else:
             self._fail(error)
             self.refused.extend(receipts)
+        self._wake(done)
+
+    async def _answered(self, future: asyncio.Future[Appended] | None) -> None:
+        """Return when the store has answered a write, and this journal knows of it; raises nothing of it."""
+        if future not in self._open:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._open[future] = (*self._open[future], waiter)
+        self.waits += 1
+        await waiter
+
+    def _wake(self, done: asyncio.Future[Appended]) -> None:
+        """Let those go on who wait for this write."""
+        for waiter in self._open.pop(done, ()):
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _hear(self, told: Appended) -> None:
         self.inbox, self.heard = max(self.inbox, told.inbox), self.clock.monotonic()
@@ -374,7 +382,7 @@ class Journal:
         if self._early or self._early_taken:
             async with self._lock:
                 self._add_early()
-        await until_done(self.flush(urgent=True))
+        await self._answered(self.flush(urgent=True))
         if self.failure is not None:
             raise self.failure
 
@@ -427,7 +435,7 @@ class Journal:
             self.flush()
             saved = (self.record, self._digest, self._tail_bytes)
             events = tuple(self._encode(body) for bodies, _, _ in group for body in bodies)
-            parts = self._take()
+            blobs = self._take()[1]
             seen = [fences.inbox_seen for _, fences, _ in group if fences.inbox_seen is not None]
             until = [fences.not_after for _, fences, _ in group if fences.not_after is not None]
             batch = Batch(
@@ -435,7 +443,7 @@ class Journal:
                 self.epoch,
                 self._sent,
                 events=events,
-                blobs=parts["blobs"],
+                blobs=blobs,
                 inbox_seen=min(seen) if seen else None,
                 not_after=min(until) if until else None,
                 urgent=True,
@@ -485,14 +493,15 @@ class Journal:
         return error, cancelled
 
     async def _outlasted(self, future: asyncio.Future[Appended]) -> asyncio.CancelledError | None:
-        """Wait for a write apart, during which nothing else is sent."""
-        self._last, self._apart = future, True
+        """Wait for a write during which nothing else is sent."""
+        self._last, self._apart, self._open[future] = future, True, ()
         try:
             return await outlast(future)
         finally:
             self._apart = False
+            self._wake(future)
             if self._told is not None:
-                self._linger()
+                self._linger(self.clock.monotonic())
 
     async def transact(
         self, act: Callable[[Tx], Sequence[e.AnyBody]], *, seconds: float, fences: Fences
@@ -570,29 +579,22 @@ class Journal:
         self._kept_tail += self._tail_bytes
         self._snapshot_step, self._snapshot_seq = self.record.step, snapshot.seq
         self._snapshot_bytes, self._tail_bytes = len(snapshot.data), 0
-        kept = self._kept
-        self._send(Batch(self.run_id, self.epoch, self._sent, snapshot=snapshot, kept=kept, **self._take()))
+        events, blobs, taken = self._take()
+        batch = Batch(self.run_id, self.epoch, self._sent, events, blobs=blobs, taken=taken)
+        self._send(replace(batch, snapshot=snapshot, kept=self._kept))
 
     async def close(self, change: RowChange, *bodies: e.AnyBody, outbox: Sequence[Message] = ()) -> None:
         """Append the last facts, change the run's row and give the lease back, in one durable commit."""
         async with self._lock:
             self._queue(bodies, ())  # without a flush: the last facts and the row are one write
-            self._rest()
-            batch = Batch(
-                self.run_id,
-                self.epoch,
-                self._sent,
-                row=change,
-                release=True,
-                outbox=tuple(outbox),
-                urgent=True,
-                **self._take(),
-            )
-            self.closed = True
+            self._quiet = self.closed = True
+            events, blobs, taken = self._take()
+            batch = Batch(self.run_id, self.epoch, self._sent, events, change, blobs=blobs, taken=taken)
+            batch = replace(batch, release=True, outbox=tuple(outbox), urgent=True)
             cancelled = await outlast(self._send(batch))
         if (error := self.failure or cancelled) is not None:
             raise error
 
     def abandon(self) -> None:
         """Send nothing more: the lease is lost, or the store failed."""
-        self._rest()
+        self._quiet = True

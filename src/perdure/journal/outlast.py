@@ -16,19 +16,20 @@ async def outlast(*futures: asyncio.Future[Any]) -> asyncio.CancelledError | Non
     What the futures raised is left to whoever asks them.
     """
     cancelled: asyncio.CancelledError | None = None
-    while waiting := [future for future in futures if not future.done()]:
-        try:
-            await asyncio.wait(waiting)
-        except asyncio.CancelledError as error:
-            cancelled = error
+    for future in futures:
+        while not future.done():
+            try:
+                await until_done(future)
+            except asyncio.CancelledError as error:
+                cancelled = error
     return cancelled
 
 
-async def until_done(future: asyncio.Future[Any] | None) -> None:
+async def until_done(future: asyncio.Future[Any]) -> None:
     """Return when the future is done, whatever it came to: like `asyncio.wait` for one, but cheaper. A
     cancellation does not reach it.
     """
-    if future is None or future.done():
+    if future.done():
         return
     waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from perdure.journal.live import LINGER_SECONDS, PENDING_EVENTS, UNACKED_EVENTS
+from perdure.journal.lingering import LINGER_SECONDS
+from perdure.journal.live import PENDING_EVENTS, UNACKED_EVENTS
 from perdure.lab import experiment, model, server
 from perdure.lab.experiment import INSTALL, STORES, Measured, Plan
 from perdure.lab.plot import COLOURS, short

@@ -18,7 +18,7 @@ from perdure.agent import Agent, Principal, Providers, Tool
 from perdure.clock import Clock
 from perdure.codec.secret import Resolver
 from perdure.errors import LeaseLost
-from perdure.journal import Journal, resolve, retold
+from perdure.journal import Journal, Lingering, resolve, retold
 from perdure.journal.outlast import outlast
 from perdure.runtime.boundary import reached
 from perdure.runtime.chunks import Chunks, Voice
@@ -54,6 +54,7 @@ class Host(Struct, eq=False):
     known: dict[str, Agent[Any, Any, Any]] = {}
     chunks: Chunks = field(default_factory=Chunks)
     secrets: Resolver | None = None
+    lingering: Lingering = field(default_factory=Lingering)
 
     @property
     def worker(self) -> str:

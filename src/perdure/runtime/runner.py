@@ -13,11 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from perdure import codec
 from perdure.agent import Agent, Hybrid, call_scope, providers_scope
-from perdure.codec.redaction import redacted, refuse_leak
+from perdure.codec.redaction import redacted
 from perdure.codec.secret import KNOWN, resolver_scope
 from perdure.errors import (
     Damaged,
@@ -37,7 +35,7 @@ from perdure.errors import (
     StoreError,
     said_by,
 )
-from perdure.journal import Heard, Journal, Past, SnapshotPolicy, outlast, restore
+from perdure.journal import Heard, Journal, Past, SnapshotPolicy, outlast, restore, until_done
 from perdure.runtime import adoption as adopting
 from perdure.runtime import budgets, children, lineage, listening, questions, reconcile, undos
 from perdure.runtime.birth import principal_of
@@ -63,6 +61,7 @@ from perdure.runtime.plain_loop import plain_loop
 from perdure.runtime.resolved import unlisted
 from perdure.runtime.rowinfo import asks_people, end_info, row_info
 from perdure.runtime.step import SwallowedSignal, execute
+from perdure.runtime.storable import check_leaks, check_sizes
 from perdure.runtime.tree import LiveState
 from perdure.runtime.vaults import enter, vault_of
 from perdure.state import events as e
@@ -105,7 +104,7 @@ async def drive(
     try:
         while not work.done():
             try:
-                await asyncio.wait([work])
+                await until_done(work)
             except asyncio.CancelledError as error:
                 cancelled = error
                 runner.stop()
@@ -148,7 +147,7 @@ class Runner:
         self.lost = False
         self.stopped = False
         self.ride: Drive | None = None
-        self._breath = host.clock.monotonic()
+        self._waits, self._breath = 0, host.clock.monotonic()  # when the event loop was seen to turn
         self.over = False
         self.adoption = adopting.Adoption(b"", None)
         self._inbox: tuple[Inbound, ...] = ()
@@ -287,9 +286,10 @@ class Runner:
             "durability": self.agent.durability,
             "clock": self.host.clock,
         }
-        if ears is None:
-            return Journal(self.host.store, past, **how)
-        return Heard(self.host.store, past, **how, hearer=ears)
+        store = self.host.store
+        journal = Journal(store, past, **how) if ears is None else Heard(store, past, **how, hearer=ears)
+        journal.lingering = self.host.lingering
+        return journal
 
     async def _adopted(self, past: Past) -> adopting.Adoption:
         """What it takes for this code to carry the run on; one that it cannot is given back untouched."""
@@ -438,9 +438,9 @@ class Runner:
         record = ride.journal.record
         try:
             patch = ride.live.patch(recorded_values(record))
-            _check_sizes(patch, self.host.store.value_bytes)
+            check_sizes(patch, self.host.store.value_bytes)
             if KNOWN.forms:
-                _check_leaks(patch)
+                check_leaks(patch)
         except (NotStorable, ShapeMismatch, SecretLeaked) as error:
             await self._failed(ride, error)
             return
@@ -464,9 +464,16 @@ class Runner:
         if await ride.journal.commit_step():
             reached("snapshot.queued")
         reached("step.committed")
-        if self.host.clock.monotonic() - self._breath >= YIELD_SECONDS:
+        if self._is_breathless(ride.journal):
             await asyncio.sleep(0)
-            self._breath = self.host.clock.monotonic()
+
+    def _is_breathless(self, journal: Journal) -> bool:
+        """Whether the event loop has not turned for long; it has while the run waited for the store."""
+        now, waited = self.host.clock.monotonic(), journal.waits != self._waits
+        due = not waited and now - self._breath >= YIELD_SECONDS
+        if due or waited:
+            self._waits, self._breath = journal.waits, now
+        return due
 
     async def _checked(self, ride: Drive, first: Execution, step: Any, patch: tuple[e.Op, ...]) -> str | None:
         """Execute the step again from its own record: calls, patch and ending must be the same."""
@@ -575,24 +582,3 @@ def died_at(claimed: Claimed, now: int) -> int:
     Else the end of its lease.
     """
     return now if claimed.died else max(now, claimed.previous_until)
-
-
-def _check_sizes(patch: tuple[e.Op, ...], most: int) -> None:
-    """Refuse a change that the store would not take. Raises NotStorable."""
-    for op in patch:
-        values = op.values if type(op) is e.Splice else (op.value,) if type(op) is e.Set else ()
-        for value in values:
-            if type(value) is bytes and len(value) > most:
-                what = f"a change at {_place(op)} has {len(value)} bytes; the store takes at most {most}"
-                remedy = "keep the large thing elsewhere (a file, an object store), its address in the state"
-                raise NotStorable(what, remedy=remedy, path=_place(op), type_name="")
-
-
-def _check_leaks(patch: tuple[e.Op, ...]) -> None:
-    """Refuse a change that would write a secret down. Raises SecretLeaked."""
-    for op in patch:
-        refuse_leak(msgspec.msgpack.encode(op), _place(op))
-
-
-def _place(op: e.Op) -> str:
-    return "$.state" + "".join(f"[{key!r}]" for key in op.path)

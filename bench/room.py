@@ -9,12 +9,10 @@ import asyncio
 import gc
 import itertools
 import statistics
-from collections.abc import Callable, Sequence
-from contextvars import Context
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from bench.desks import Pieces, Plan, Stamp, between, desk, now
 from bench.floor import LOG_BYTES, Bare, Pace
@@ -114,40 +112,18 @@ async def use(store: Store) -> None:
     await store.append(Batch("use", 1, 0, blobs=(Blob(b"use", bytes(LOG_BYTES)),)))
 
 
-class _Listened(asyncio.Future[Appended]):
-    """A future that knows whether anyone waited for it."""
-
-    waited = False
-
-    def add_done_callback(self, fn: Callable[[Any], object], /, *, context: Context | None = None) -> None:
-        # What the journal notes of each write that it sends is no waiting; everything else is.
-        if "Journal._send." not in str(getattr(fn, "__qualname__", "")):
-            self.waited = True
-        super().add_done_callback(fn, context=context)
-
-
 class CountingStore(SQLiteStore):
-    """An SQLite store that counts its appends, and on how many of them anyone waited."""
+    """An SQLite store that counts its appends, and those which their run waits for."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.appends: list[_Listened] = []
+        self.appends = self.waited = 0
 
     def append(self, batch: Batch) -> asyncio.Future[Appended]:
-        """Append; the future also remembers who waited."""
-        outer = _Listened(loop=asyncio.get_running_loop())
-        inner = super().append(batch)
-
-        def copy(done: asyncio.Future[Appended]) -> None:
-            error = done.exception()
-            if error is None:
-                outer.set_result(done.result())
-            else:
-                outer.set_exception(error)
-
-        inner.add_done_callback(copy)
-        self.appends.append(outer)
-        return outer
+        """Append; who waits says so, for the store may then write it at once."""
+        self.appends += 1
+        self.waited += batch.urgent
+        return super().append(batch)
 
 
 @dataclass(frozen=True)
@@ -170,4 +146,4 @@ async def counted(room: Room, plan: Plan) -> Counted:
         (await runtime.run(agent, "run", "go")).unwrap()
         after = (await store.stats()).commits
         await store.close()
-    return Counted(len(store.appends), sum(one.waited for one in store.appends), after - before)
+    return Counted(store.appends, store.waited, after - before)

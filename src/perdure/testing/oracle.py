@@ -267,7 +267,8 @@ def _settled(book: _Book, event: e.Event, body: e.CallSettled) -> Iterator[str]:
         yield from _receipt(book, life, body.path, body.value)
     life.standing = body.outcome if body.final or body.outcome == "done" else _again(body.outcome)
     life.attempt = body.attempt
-    life.first = life.first or event.seq
+    if body.head is not None:  # without an intent: a restart goes by what was recorded last
+        life.first = event.seq
     if body.final and body.outcome == "not_done":
         life.standing = "failed"
 

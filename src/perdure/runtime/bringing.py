@@ -24,7 +24,7 @@ from perdure.runtime.adoption import Adoption, Judged, adopt, judge, key_change,
 from perdure.runtime.boundary import reached
 from perdure.runtime.drive import Host
 from perdure.runtime.manifest import refusal_of
-from perdure.runtime.rowinfo import row_info
+from perdure.runtime.rowinfo import asks_people, row_info
 from perdure.runtime.runner import died_at
 from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
@@ -205,15 +205,18 @@ async def _brought(
     facts = taken_over(agent, past.record, adoption, judged, resumed, died_at(claimed, store.now()))
     reached("migrate.write")
     await journal.append(*facts, taken=taken)
-    await journal.close(_row(agent, claimed.row, journal))
+    await journal.close(_row(agent, claimed.row, journal, anew=bool(judged.voids)))
     reached("migrate.done")
     return evolve(about, how="migrated")
 
 
-def _row(agent: Agent[Any, Any, Any], row: RunRow, journal: Journal) -> RowChange:
-    """The run lies as it lay, for whoever takes it up next."""
+def _row(agent: Agent[Any, Any, Any], row: RunRow, journal: Journal, *, anew: bool) -> RowChange:
+    """The run lies as it lay, for whoever takes it up next. `anew`: what it asked people for is void, so that
+    nobody can let it go on: a worker takes it up, and asks again.
+    """
     record = journal.record
     key = key_change(agent, row) or RowChange()
-    if row.status == "waiting" or (row.status == "held" and record.held is not None):
+    if (row.status == "waiting" and not anew) or (row.status == "held" and record.held is not None):
         return RowChange(status=row.status, due_at=row.due_at, version=key.version)
-    return RowChange(status="ready", due_at=0, version=key.version, info=row_info(record, ""))
+    info, asks = row_info(record, ""), asks_people(record)
+    return RowChange(status="ready", due_at=0, version=key.version, info=info, asks=asks)

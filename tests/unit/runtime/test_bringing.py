@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from perdure import DeployPolicy
+from perdure import Approval, DeployPolicy
 from perdure.runtime.bringing import Brought
 from perdure.state import events as e
 from perdure.store.protocol import NEVER
+from tests.unit.runtime.people import asked, decide
 from tests.unit.runtime.stage import RUN, Stage, World
 from tests.unit.runtime.test_adoption import payer, renamed_field, shop, untouched, word
+from tests.unit.runtime.test_voided_lists import open_requests
 
 
 def one(world: World, **options: Any) -> Any:
@@ -128,6 +130,27 @@ async def test_what_a_person_decides_is_not_decided(stage: Stage) -> None:
         assert (run.how, "effect pay" in run.detail) == ("asks", True)
     after, row = await untouched(stage)
     assert (after, row.pending, row.status) == (events, 0, "waiting")
+
+
+async def test_a_request_that_is_void_is_asked_anew_by_the_next_worker(stage: Stage) -> None:
+    """Nobody could decide what is void: the run does not wait for it until its end (law 20)."""
+    world = World()
+    old = await asked(stage, shop(payer(world, approval=Approval())))
+    policy = DeployPolicy(renamed={"pay": "charge"})
+    new = renamed_field(
+        shop(payer(world, "charge", approval=Approval()), state_version=2, on_change=policy)
+    )
+    (run,) = await brought(stage, new)
+    row = await stage.store.row(RUN)
+    assert (run.how, row.status, row.due_at, row.asks) == ("migrated", "ready", 0, False)
+    assert await open_requests(stage) == []
+    again = await asked(stage, new)
+    assert (again.tool, again.id != old.id) == ("charge", True)
+    await decide(stage, "approve", again.id)
+    await word(stage)
+    assert (await stage.run(new)).status == "succeeded"
+    assert len(world) == 1
+    await stage.blameless(world)
 
 
 async def test_pinned_and_newer_runs_are_left(stage: Stage) -> None:

@@ -5,6 +5,8 @@ Decides nothing: whoever drives or rehearses a step finds out, and both say it a
 
 from __future__ import annotations
 
+import re
+
 from perdure.codec import decode
 from perdure.codec.redaction import redacted
 from perdure.errors import (
@@ -70,9 +72,18 @@ def step_error(run_id: str, error: BaseException, record: RunRecord) -> e.RunHel
     detail = f"{code}{type(error).__name__}: {what}" + (f" ({place})" if place else "")
     act = _failed_act(error, record)
     if act is None:
-        return e.RunHeld("step-error", redacted(detail), ways(run_id))
+        return e.RunHeld("step-error", redacted(detail), (*_mending(run_id, error), *ways(run_id)))
     mend = f"handle the failure of {act.name} in the step, and deploy it: a retry gets it from the record"
     return e.RunHeld("step-error", redacted(detail), (mend, *ways(run_id)), act.path)
+
+
+def _mending(run_id: str, error: BaseException) -> tuple[str, ...]:
+    """What comes before a retry: the error's own remedy. A call that failed may go well another time, and of
+    the user's own exceptions nothing is known.
+    """
+    if not isinstance(error, PerdureError) or isinstance(error, CallFailed) or not error.remedy:
+        return ()
+    return (redacted(re.sub(r"\bRUN\b", run_id, error.remedy)),)
 
 
 def _failed_act(error: BaseException, record: RunRecord) -> CallRecord | None:

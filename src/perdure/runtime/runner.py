@@ -450,9 +450,9 @@ class Runner:
         if self.check and (problem := await self._checked(ride, execution, step, patch)) is not None:
             ride.live.reset()
             again, cancel = ways(ride.run_id)
-            change = f"{HINT}: use them in the step, or read the outside in a tool; then {again}"
+            change = f"{HINT}: use them in the step, or read the outside in a tool"
             detail = f"[{NotRepeatable.code}] {problem}"
-            await self._hold(ride, e.RunHeld("not-repeatable", detail, (again, change, cancel)))
+            await self._hold(ride, e.RunHeld("not-repeatable", detail, (change, again, cancel)))
             return
         committed = e.StepCommitted(record.step + 1, patch)
         if execution.ending is not None:

@@ -215,16 +215,23 @@ def _started(scan: _Scan, event: e.Event, body: e.RunStarted) -> None:
 
 
 _PAUSES = frozenset(
-    {"forked", "wait", "woke", "signal", "asked", "granted", "denied", "held", "released", "cancel"}
+    {
+        *("forked", "migrated", "wait", "woke", "signal", "asked", "granted", "denied"),
+        *("held", "released", "cancel"),
+    }
 )
 """After these a run lies still, so that taking it up again is no sign of an interruption."""
+
+_BESIDE = frozenset({"raised", "voided"})
+"""These come beside others, and say nothing of whether the run lies still."""
 
 
 def _resumed(scan: _Scan, event: e.Event, body: e.RunResumed) -> None:
     names = [scan.drafts[path].parts["name"] for path in body.open_calls if path in scan.drafts]
     found = tuple(f"inside {name}" for name in names)
     changed = tuple(f"changed: {difference}" for difference in body.differences)
-    lay_still = bool(scan.lines) and scan.lines[-1].kind in _PAUSES and not body.open_calls
+    last = next((line.kind for line in reversed(scan.lines) if line.kind not in _BESIDE), None)
+    lay_still = last in _PAUSES and not body.open_calls
     scan.add(event, "resumed" if lay_still else "interrupted", body.worker, *found, *changed)
 
 

@@ -137,9 +137,7 @@ async def test_a_request_that_is_void_is_asked_anew_by_the_next_worker(stage: St
     world = World()
     old = await asked(stage, shop(payer(world, approval=Approval())))
     policy = DeployPolicy(renamed={"pay": "charge"})
-    new = renamed_field(
-        shop(payer(world, "charge", approval=Approval()), state_version=2, on_change=policy)
-    )
+    new = renamed_field(shop(payer(world, "charge", approval=Approval()), state_version=2, on_change=policy))
     (run,) = await brought(stage, new)
     row = await stage.store.row(RUN)
     assert (run.how, row.status, row.due_at, row.asks) == ("migrated", "ready", 0, False)

@@ -44,7 +44,9 @@ async def test_a_call_that_was_never_made_is_made_again(stage: Stage) -> None:
     made = agent(step, refund, order)
     held = await stage.run(made)
     assert isinstance(held, Held)
-    assert (held.reason, "T220" in held.detail, len(held.remedies)) == ("step-error", True, 2)
+    assert (held.reason, "T220" in held.detail, len(held.remedies)) == ("step-error", True, 3)
+    assert held.remedies[0].startswith("mend the source of the fact")
+    assert RUN in held.remedies[0], "it names the run"
     shop.broken = False
     assert (await retried(stage, made)).unwrap() == "refund of o-77 while paid"
     await stage.blameless(shop.world)

@@ -71,6 +71,26 @@ def test_a_takeover_names_what_was_found_open_and_what_changed() -> None:
     assert taken.detail == ("inside refund", "changed: description of refund changed")
 
 
+MOVED = e.RunMigrated(1, 2)
+RAISED = e.BudgetRaised("ana", e.Amount(calls=1))
+
+
+@pytest.mark.parametrize(
+    ("before", "kind"),
+    [
+        ((e.RunHeld("over-budget", "", ()), e.RunReleased("ana", "budget"), RAISED), "resumed"),
+        ((e.RunResumed("w-1"), MOVED, e.ApprovalVoided("1:0", "a-1", "renamed")), "resumed"),
+        ((e.CallIntended("2/1", REFUND, "k-1", 1, 0), RAISED), "interrupted"),
+        ((RAISED,), "interrupted"),
+    ],
+)
+def test_what_comes_beside_a_pause_makes_no_interruption_of_it(
+    before: tuple[e.AnyBody, ...], kind: str
+) -> None:
+    """Only a run that was at work is interrupted: not one that was held, or brought over while it waited."""
+    assert shown(STARTED, *before, e.RunResumed("w-2"))[-1].kind == kind
+
+
 @pytest.mark.parametrize("bodies", [CRASHED, HELD, RECONCILED[:10]])
 def test_the_open_calls_stand_as_the_fold_has_them(bodies: tuple[e.AnyBody, ...]) -> None:
     folded = {path: call.standing for path, call in record(bodies).calls.items()}

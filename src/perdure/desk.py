@@ -416,7 +416,7 @@ class Desk:
         if tool is None:
             raise CodeMissing(
                 f"approval {asked.id} cannot be decided here: {why}, and {record.agent} is not served here",
-                remedy=f"perdure approve {asked.id} --app FILE:AGENT, or Runtime(store, agents=[agent])",
+                remedy="say the same again with --app FILE:AGENT; in Python: Runtime(store, agents=[agent])",
             )
         return tool
 

@@ -50,6 +50,15 @@ def test_an_agent_that_is_not_there(place: Path, app: str) -> None:
     assert not (place / "perdure.db").exists()
 
 
+def test_a_command_that_is_mistyped(store: Path) -> None:
+    for typed, meant in (("shw", "show"), ("approv", "approve"), ("state-of", "state")):
+        answer = perdure(typed, "paid-1", cwd=store.parent)
+        assert (answer.code, f"did you mean {meant}?" in answer.err) == (2, True)
+    assert perdure("xyz", cwd=store.parent).code == 2
+    answer = perdure("budget", "paid-1", "--add", "dollars=1", cwd=store.parent)
+    assert (answer.code, "its kinds: usd, tokens, steps, calls, seconds" in answer.err) == (2, True)
+
+
 def test_what_names_no_run(store: Path) -> None:
     place, before = store.parent, journal_digest(store)
     for command in ("show none", "why none", "verify none", "cancel none", "release none", "retry none"):

@@ -431,9 +431,8 @@ class Agent(Generic[S, G, R]):
         known = Policies.__annotations__
         for name in policies:
             if name not in known:
-                raise self._bad(
-                    f"an agent has no option {name!r}", f"its options: {', '.join(sorted(known))}"
-                )
+                options = (*(Agent.__init__.__kwdefaults__ or ()), *sorted(known))
+                raise self._bad(f"an agent has no option {name!r}", f"its options: {', '.join(options)}")
         self.budget = policies.get("budget")
         self.prices = dict(policies.get("prices", {}))
         self.retry = policies.get("retry")
@@ -500,14 +499,25 @@ class Agent(Generic[S, G, R]):
 
 
 def families(agents: Iterable[Agent[Any, Any, Any]]) -> list[Agent[Any, Any, Any]]:
-    """These agents and all that they spawn, and so on: each name once, the nearest first."""
+    """These agents and all that they spawn, and so on: each once, the nearest first.
+
+    Raises BadDeclaration (C102) for what is no agent, and for two agents of one name: whose is a run?
+    """
     found: dict[str, Agent[Any, Any, Any]] = {}
     left = list(agents)
     while left:
         agent = left.pop(0)
+        if not is_a(agent, Agent):
+            raise BadDeclaration(f"{agent!r} is no agent", remedy="name what Agent(...) has made")
         if agent.name not in found:
             found[agent.name] = agent
             left += agent.spawns
+        elif found[agent.name] is not agent:
+            raise BadDeclaration(
+                f"two agents are called {agent.name!r}: the other is at {found[agent.name].source}",
+                where=agent.source,
+                remedy="give one of them another name, or serve them in processes of their own",
+            )
     return list(found.values())
 
 

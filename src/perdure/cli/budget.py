@@ -48,6 +48,9 @@ def budget(options: Options, run: str, adds: tuple[str, ...], why: str, by: str)
 def amount(text: str, option: str) -> tuple[str, float]:
     """A kind and an amount as typed: `usd=1`. Raises UsageError, which names the option."""
     name, _, number = text.partition("=")
+    if number and name.strip() not in Budget.__struct_fields__:
+        kinds = ", ".join(Budget.__struct_fields__)
+        raise click.UsageError(f"{option} knows no {name.strip()!r}; its kinds: {kinds}")
     try:
         return name.strip(), int(number) if number.strip().lstrip("+-").isdigit() else float(number)
     except ValueError:
@@ -57,10 +60,6 @@ def amount(text: str, option: str) -> tuple[str, float]:
 def limits(texts: Sequence[str]) -> Budget:
     """Limits as typed: `usd=1`, `steps=20`. Raises UsageError, BadSetting."""
     given: dict[str, Any] = dict(amount(text, "--budget") for text in texts)
-    unknown = [kind for kind in given if kind not in Budget.__struct_fields__]
-    if unknown:
-        kinds = ", ".join(Budget.__struct_fields__)
-        raise click.UsageError(f"--budget knows no {unknown[0]!r}; its kinds: {kinds}")
     return Budget(**given)
 
 

@@ -13,7 +13,7 @@ from perdure.state.wording import money
 from perdure.store.protocol import NEVER, RunRow
 from perdure.timeline.amounts import counted, duration, elapsed, moment, stamp
 from perdure.timeline.document import event_document
-from perdure.timeline.plain import brief, clean
+from perdure.timeline.plain import brief, clean, quoted
 from perdure.timeline.reason import Why
 from perdure.timeline.reply import answer
 from perdure.timeline.spending import spending
@@ -292,7 +292,7 @@ def draw_run(
     if answer.condition.because and not row.terminal:
         head.append(f"   {answer.condition.because}", "dim")
     screen.draw(head)
-    screen.draw_hanging(Text("  "), Text(f'"{brief(plain(record.goal), 300)}"'))
+    screen.draw_hanging(Text("  "), Text(quoted(plain(record.goal), 300)))
     screen.draw_hanging(Text("  "), Text(_span(row, record), "dim"))
     if upto is not None:
         screen.draw(Text(f"  up to event {upto} of {row.seq}", "bold"))

@@ -98,6 +98,18 @@ class Program(click.Group):
         command: click.Command = getattr(module, "import_" if cmd_name == "import" else cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant. Raises UsageError, which names the nearest one."""
+        known = self.list_commands(ctx)
+        if args[0] not in known:
+            from difflib import get_close_matches  # 6 ms that no other command pays
+
+            if near := get_close_matches(args[0], known, n=1):
+                ctx.fail(f"no such command {args[0]!r}; did you mean {near[0]}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The help page's list, in sections."""
         for section, names in SECTIONS.items():

@@ -28,6 +28,7 @@ from perdure.runtime.plain_loop import plain_loop
 from perdure.runtime.vaults import apart
 from perdure.store.protocol import Query, RunRow
 from perdure.store.standing import check_id
+from perdure.timeline.inbox import entries
 from perdure.timeline.plain import brief, clean, jsonable
 
 SILENT_SECONDS = 1.0
@@ -39,7 +40,10 @@ OPEN_SHOWN = 8
 
 @dataclass(slots=True)
 class Order:
-    """What `perdure run` was asked for; `run_id` is filled in as soon as it is known."""
+    """What `perdure run` was asked for; `run_id` is filled in as soon as it is known.
+
+    `over`: the run had ended before; `asked`: what it asks people for, and how they answer.
+    """
 
     app: str
     goal: str | None
@@ -48,6 +52,8 @@ class Order:
     detach: bool
     budget: Budget | None = None
     placing: Placing = field(default_factory=Placing)
+    over: bool = False
+    asked: list[tuple[str, str]] = field(default_factory=list)
 
 
 @click.command(short_help="Start a run here, or carry one on.")
@@ -118,15 +124,15 @@ async def _run(options: Options, order: Order) -> Outcome[Any] | None:
     async with Runtime(options.store, [agent], check=order.check) as runtime:
         row = await _meant(runtime, agent, order)
         if row is not None:
-            order.run_id = row.run_id
+            order.run_id, order.over = row.run_id, row.terminal
         elif order.goal is None:
             goal = goal_of(agent, None)
         order.run_id = order.run_id or SYSTEM.new_id()
-        say(options, _opening(row, order, agent, runtime.store.url))
         if row is None or order.goal is not None:
             await runtime.start(agent, order.run_id, goal, budget=order.budget, **order.placing)
         elif order.budget is not None:
             raise click.UsageError(f"--budget is for a new run; {order.run_id} exists: perdure budget --add")
+        say(options, _opening(row, order, agent, runtime.store.url))
         return None if order.detach else await _carried(runtime, options, order)
 
 
@@ -136,14 +142,17 @@ async def _carried(runtime: Runtime, options: Options, order: Order) -> Outcome[
     until, patience = time.monotonic() + PATIENCE.total_seconds(), SILENT_SECONDS
     while True:
         outcome = await runtime.resume(order.run_id, patience=timedelta(seconds=patience))
-        if not isinstance(outcome, Waiting) or outcome.until is None:
+        if not isinstance(outcome, Waiting):
+            return outcome
+        order.asked = _deciding(await runtime.store.row(order.run_id))
+        if outcome.until is None:
             return outcome
         left = (outcome.until.timestamp() * SECOND - runtime.store.now()) / SECOND
         if left > until - time.monotonic():
             return outcome
         if left > SILENT_SECONDS:
             say(options, f"waiting{_said(outcome)}")
-            for label, text in _deciding(outcome):
+            for label, text in order.asked:
                 say(options, f"  {label:<7} {at_store(text, options.store)}")
         patience = max(left, 0.0) + SILENT_SECONDS
 
@@ -221,7 +230,7 @@ def _new_store(options: Options) -> Path | None:
 
 
 def _opening(row: RunRow | None, order: Order, agent: Agent[Any, Any, Any], store: str) -> str:
-    verb = "start" if row is None else "carry on"
+    verb = "start" if row is None else "look at" if row.terminal else "carry on"
     return f"{verb} {click.style(clean(order.run_id or ''), bold=True)}  agent {agent.name}, store {store}"
 
 
@@ -264,7 +273,8 @@ def _told(options: Options, order: Order, outcome: Outcome[Any], seconds: float)
         print_document(_document(order, outcome, code))
         return code
     colour = {"succeeded": "green", "held": "magenta", "waiting": "blue"}.get(outcome.status, "red")
-    click.echo(f"{click.style(outcome.status, fg=colour, bold=True)} after {seconds:.2f} s{_said(outcome)}")
+    when = "already" if order.over else f"after {seconds:.2f} s"
+    click.echo(f"{click.style(outcome.status, fg=colour, bold=True)} {when}{_said(outcome)}")
     for label, text in _next(order, outcome):
         click.echo(f"  {label:<7} {at_store(text, options.store)}")
     return code
@@ -300,17 +310,18 @@ def _next(order: Order, outcome: Outcome[Any]) -> list[tuple[str, str]]:
         steps += [("remedy", clean(remedy)) for remedy in outcome.remedies]
         steps += [("then", f"perdure run {order.app} --id {name}")]
     elif isinstance(outcome, Waiting):
-        steps += _deciding(outcome)
+        steps += order.asked
         steps += [
             ("then", f"perdure run {order.app} --id {name}, or leave it to: perdure worker {order.app}")
         ]
     return steps
 
 
-def _deciding(outcome: Waiting[Any]) -> list[tuple[str, str]]:
-    """How what the run asks for is permitted or forbidden."""
-    names = [clean(request.id) for request in outcome.approvals]
-    return [("permit", f"perdure approve {name}, or perdure deny {name}") for name in names]
+def _deciding(row: RunRow) -> list[tuple[str, str]]:
+    """How what the run asks people for is permitted, forbidden or answered."""
+    labels = {"approval": "permit", "answer": "answer"}
+    asked = [entry for entry in entries([row]) if entry.kind in labels and not entry.taken]
+    return [(labels[entry.kind], ", or ".join(entry.commands)) for entry in asked]
 
 
 def _document(order: Order, outcome: Outcome[Any], code: int) -> dict[str, Any]:

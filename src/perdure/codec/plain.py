@@ -113,7 +113,8 @@ def _not_storable(refused: Refused, where: str) -> NotStorable:
     if len(steps) > 24:
         steps = [*steps[:12], "...", *steps[-6:]]
     path = where + "".join(steps)
-    return NotStorable(f"{path} ({name}) {why}", path=path, type_name=name)
+    remedy = "await it: a call that is not awaited is not made" if name == "coroutine" else None
+    return NotStorable(f"{path} ({name}) {why}", remedy=remedy, path=path, type_name=name)
 
 
 # ---------------------------------------------------------------------------------------------- containers

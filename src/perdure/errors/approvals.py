@@ -89,7 +89,7 @@ class CodeMissing(ApprovalError):
 
     code = "A408"
     default_safe = "No decision was recorded; the request stays open."
-    default_remedy = "perdure approve ID --app FILE:AGENT, or Runtime(store, agents=[agent])"
+    default_remedy = "say the same again with --app FILE:AGENT; in Python: Runtime(store, agents=[agent])"
 
 
 class LookAgain(ApprovalError):

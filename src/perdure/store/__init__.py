@@ -64,7 +64,9 @@ def _open(address: str, clock: Clock, *, look: bool) -> Store:
     # A single letter before the colon is a drive.
     if not address.strip() or "\0" in address or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:|:", address):
         shown = without_password(address)
-        raise BadStoreURL(f"not a store address: {shown!r}", url=shown)
+        near = re.match(r"sqlite:/*([^/\0].*)", address)
+        remedy = f"a file's path comes after three slashes: sqlite:///{near[1]}" if near else None
+        raise BadStoreURL(f"not a store address: {shown!r}", url=shown, remedy=remedy)
     return SQLiteStore(address, clock=clock, look=look)
 
 

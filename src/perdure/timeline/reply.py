@@ -13,7 +13,7 @@ from perdure.timeline.plain import brief, clean
 
 
 def answer(value: Any, width: int = 70) -> str:
-    """A recorded reply, shortened; the plain value where it has no known shape."""
+    """A recorded reply, shortened; the plain value where it has no known shape, or says nothing in it."""
     try:
         reply = read_reply(value)
         calls = read_tool_calls(reply.tool_calls)
@@ -21,7 +21,7 @@ def answer(value: Any, width: int = 70) -> str:
         return brief(value, width)
     if calls:
         return brief("calls " + ", ".join(map(_call, calls)), width)
-    return brief(f'"{reply.text or ""}"', width)
+    return brief(f'"{reply.text}"' if reply.text else value, width)
 
 
 def _call(call: ToolCall) -> str:

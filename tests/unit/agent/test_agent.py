@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from pydantic import BaseModel
 
 from perdure.agent import Agent, Budget, Call, Finished, Hybrid, Principal, Retry, Run, Tool, fact, tool
 from perdure.agent import agent as room
+from perdure.agent.agent import families
 from perdure.errors import BadDeclaration, LoopRunning, NoRuntime
 
 MINUTE = timedelta(minutes=1)
@@ -79,6 +81,25 @@ def test_a_variant_takes_the_originals_place() -> None:
     assert agent.lists(small)
     assert not agent.lists(refund), "the original's rules are others"
     assert agent.tool_named("refund") == small
+
+
+def test_two_agents_of_one_name_are_not_served_together() -> None:
+    """Whose code would carry on a run of that name?"""
+    one, child = Agent("desk"), Agent("child")
+    assert families([one, one]) == [one]
+    for served in ([one, Agent("desk")], [Agent("boss", spawns=[child]), Agent("child")]):
+        with pytest.raises(BadDeclaration, match="two agents are called") as raised:
+            families(served)
+        assert f"{__file__}:" in raised.value.what
+        assert f"{__file__}:" in str(raised.value.where)
+    with pytest.raises(BadDeclaration, match="is no agent"):
+        families([refund])  # type: ignore[list-item]
+
+
+def test_an_option_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(BadDeclaration, match="no option 'stat'") as raised:
+        Agent("desk", stat=dict)  # type: ignore[call-arg]
+    assert {"state", "goal", "start", "budget", "storage"} <= set(re.findall(r"\w+", raised.value.remedy))
 
 
 def test_one_name_means_one_thing() -> None:

@@ -95,7 +95,7 @@ def test_more_is_one_message_with_who_and_why(perdure: Command, rich: Path) -> N
         ("usd=-1", 5, "B503"),
         ("tokens=7", 5, "B504"),
         ("usd=0", 5, "B504"),
-        ("dollars=1", 2, "C101"),
+        ("dollars=1", 2, "its kinds: usd"),
         ("usd=nan", 2, "C101"),
         ("usd", 2, ""),
         ("usd=many", 2, ""),

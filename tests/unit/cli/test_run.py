@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -134,7 +135,37 @@ def test_a_wait_that_is_sat_out_is_told(perdure: Command, place: Path) -> None:
     waiting, permit = ran.out.splitlines()[1:3]
     assert waiting.startswith("waiting, for approval r-1~")
     approval = waiting.split()[3]
-    assert permit.split("perdure ")[1:] == [f"approve {approval}, or ", f"deny {approval}"]
+    assert permit.split("perdure ")[1:] == [f"approve {approval}, or ", f"deny {approval} --note WHY"]
+
+
+ASKING = """
+import perdure
+from perdure.agent import Approval
+
+desk = perdure.Agent("desk", start=lambda goal: {}, result=str)
+
+@desk.tool(approval=Approval(by="finance"))
+async def pay(cents: int) -> str:
+    return f"paid {cents}"
+
+@desk.step
+async def step(run: perdure.Run) -> None:
+    if run.goal == "ask":
+        return run.finish(await run.ask("Which one?"))
+    run.finish(await pay(5))
+"""
+
+
+def test_what_is_said_of_a_run_that_asks_can_be_typed_as_it_stands(perdure: Command, place: Path) -> None:
+    (place / "asking.py").write_text(ASKING)
+    for goal, label, value in (("pay", "permit", "paid 5"), ("ask", "answer", "ANSWER")):
+        ran = perdure("run", "asking.py", goal, "--id", goal)
+        [line] = [line.split(maxsplit=1)[1] for line in ran.out.splitlines() if line.split()[0] == label]
+        said = perdure(*shlex.split(line.split(", or ")[0])[1:])
+        assert said.code == 0, said.err
+        ended = perdure("run", "asking.py", "--id", goal)
+        assert (ended.code, value in ended.out) == (0, True)
+        assert "succeeded already" in perdure("run", "asking.py", "--id", goal).out
 
 
 @pytest.mark.parametrize(
@@ -244,7 +275,7 @@ def test_cancel_ends_a_waiting_run(perdure: Command, agent: Path) -> None:
     assert perdure("cancel", "nap-1", "--by", "ada", "--note", "enough").code == 0
     answer = perdure("run", agent, "--id", "nap-1")
     assert answer.code == 1
-    assert "cancelled after" in answer.out
+    assert "cancelled already by ada: enough" in answer.out
     assert "by ada" in answer.out
 
 

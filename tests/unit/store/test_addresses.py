@@ -82,6 +82,13 @@ def test_other_addresses_are_refused(address: str) -> None:
         open_store(address)
 
 
+@pytest.mark.parametrize("address", ["sqlite://runs.db", "sqlite:/runs.db", "sqlite:runs.db"])
+def test_a_slash_too_few_is_told_with_what_was_meant(address: str) -> None:
+    with pytest.raises(BadStoreURL) as caught:
+        open_store(address)
+    assert caught.value.remedy.endswith(" sqlite:///runs.db")
+
+
 @pytest.mark.parametrize(
     "address",
     [

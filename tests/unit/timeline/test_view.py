@@ -9,6 +9,7 @@ import pytest
 from perdure import codec
 from perdure.clock import SECOND
 from perdure.state import events as e
+from perdure.state.amount import Amount
 from perdure.timeline.view import Call, Line, Reference, lines
 from tests.unit.timeline.past import CRASHED, HELD, RECONCILED, REFUND, START, STARTED, events, head, record
 
@@ -72,7 +73,7 @@ def test_a_takeover_names_what_was_found_open_and_what_changed() -> None:
 
 
 MOVED = e.RunMigrated(1, 2)
-RAISED = e.BudgetRaised("ana", e.Amount(calls=1))
+RAISED = e.BudgetRaised("ana", Amount(calls=1))
 
 
 @pytest.mark.parametrize(

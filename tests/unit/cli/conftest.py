@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,22 +54,34 @@ def perdure(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to be in, with no store named anywhere."""
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to be in, with no store named anywhere; what is loaded from it is forgotten."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
     for name in ("PERDURE_STORE", "PERDURE_BANK", "PERDURE_BANK_PAUSE", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    return tmp_path
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(tmp_path) in str(getattr(module, "__file__", None)):
+            del sys.modules[name]
 
 
-@pytest.fixture
-def store(place: Path) -> Path:
-    """./perdure.db with four runs: one ended, one held, one waiting, one that nobody has claimed."""
-    path = place / "perdure.db"
+@pytest.fixture(scope="session")
+def four_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store of four runs: one ended, one held, one waiting, one that nobody has claimed."""
+    folder = tmp_path_factory.mktemp("four_runs")
+    path = folder / "perdure.db"
     keep(path, "order-1042", RECONCILED, status="succeeded", terminal=True, due_at=NEVER)
     info = encode({"reason": "unknown-outcome", "detail": "refund was called and its reply never came"})
     keep(path, "order-1043", HELD, status="held", due_at=NEVER, info=info)
     until = SYSTEM.now() + 3600 * SECOND
     keep(path, "nap-7", (STARTED, e.WaitOpened("1/0", "sleep", until)), status="waiting", due_at=until)
     keep(path, "fresh-1", (STARTED,))
-    return path
+    return folder
+
+
+@pytest.fixture
+def store(place: Path, four_runs: Path) -> Path:
+    """./perdure.db, a copy of that store."""
+    shutil.copytree(four_runs, place, dirs_exist_ok=True)
+    return place / "perdure.db"

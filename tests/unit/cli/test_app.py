@@ -15,13 +15,6 @@ from perdure.errors import AppNotFound, BadDeclaration
 ONE = "from perdure import Agent\ndesk = Agent('desk')\n"
 
 
-@pytest.fixture(autouse=True)
-def modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test loads is forgotten after it."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
-
-
 def test_the_only_agent_of_a_file_need_not_be_named(place: Path) -> None:
     (place / "one.py").write_text(ONE + "again = desk\n")
     assert load("one.py").name == "desk"

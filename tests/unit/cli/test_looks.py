@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -31,36 +30,47 @@ def traces(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
-def copies(store: Path, *parts: str) -> Path:
-    """A copy of these parts of a store's files, in a folder of its own."""
-    folder = store.parent / "copies"
-    folder.mkdir()
+def copies(store: Path, folder: Path, *parts: str) -> Path:
+    """A copy of these parts of a store's files, in another folder."""
     for part in parts:
         shutil.copy(f"{store}{part}", folder)
     return folder / store.name
 
 
-@pytest.fixture(params=["whole", "file", "file and log", "everything that a killed worker left"])
-def looked_at(request: pytest.FixtureRequest, store: Path) -> Iterator[Path]:
-    """A store as it may lie there: at rest; copied alone; copied with its log; after a kill."""
-    if request.param in ("whole", "file"):
-        yield store if request.param == "whole" else copies(store, "")
-        return
-    kill_worker_of(store, "fresh-1")
-    yield store if request.param.startswith("everything") else copies(store, "", "-wal")
+@pytest.fixture(
+    scope="module", params=["whole", "file", "file and log", "everything that a killed worker left"]
+)
+def looked_at(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, four_runs: Path
+) -> Path:
+    """A store as it may lie there: at rest; copied alone; copied with its log; after a kill. One for all the
+    looks: each shows that it leaves it as it was.
+    """
+    store = tmp_path_factory.mktemp("whole") / "perdure.db"
+    shutil.copytree(four_runs, store.parent, dirs_exist_ok=True)
+    if "log" in request.param or "killed" in request.param:
+        kill_worker_of(store, "fresh-1")
+    if request.param.startswith("file"):
+        return copies(store, tmp_path_factory.mktemp("copies"), "", *["-wal"] * ("log" in request.param))
+    return store
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=" ".join)
-def test_a_look_leaves_no_trace(perdure: Command, looked_at: Path, look: tuple[str, ...]) -> None:
+def test_a_look_leaves_no_trace(
+    perdure: Command, place: Path, looked_at: Path, look: tuple[str, ...]
+) -> None:
     before = traces(looked_at.parent)
     answer = perdure(*look, "--store", looked_at)
     assert (answer.code, answer.err) == (0, "")
     assert traces(looked_at.parent) == before
 
 
-def test_commits_in_a_copied_log_are_seen(perdure: Command, store: Path) -> None:
+def test_commits_in_a_copied_log_are_seen(
+    perdure: Command, store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     kill_worker_of(store, "fresh-1")
-    rows = perdure("runs", "--json", "--store", copies(store, "", "-wal")).document["runs"]
+    copied = copies(store, tmp_path_factory.mktemp("copies"), "", "-wal")
+    rows = perdure("runs", "--json", "--store", copied).document["runs"]
     assert {row["run_id"]: row["worker"] for row in rows}["fresh-1"] == "w-mortal"
 
 

@@ -40,12 +40,20 @@ async def step(run: Run[Any]) -> None:
 SAME, OTHER = "same.py", "other.py"
 
 
+@pytest.fixture(scope="module")
+def sixty_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with same.py and other.py, whose payments differ, and sixty runs of the one, which ended."""
+    folder = tmp_path_factory.mktemp("sixty_runs")
+    (folder / SAME).write_text(CODE.replace("CENTS", "5"))
+    (folder / OTHER).write_text(CODE.replace("CENTS", "(6 if run.state['paid'] else 5)"))
+    asyncio.run(_live(folder))
+    return folder
+
+
 @pytest.fixture
-def lived(perdure: Command, place: Path) -> Path:
-    """./same.py and ./other.py, whose payments differ, and sixty runs of the one that have ended."""
-    (place / SAME).write_text(CODE.replace("CENTS", "5"))
-    (place / OTHER).write_text(CODE.replace("CENTS", "(6 if run.state['paid'] else 5)"))
-    asyncio.run(_live(place))
+def lived(place: Path, sixty_runs: Path) -> Path:
+    """A copy of that folder, to be in."""
+    shutil.copytree(sixty_runs, place, dirs_exist_ok=True)
     return place
 
 

@@ -1,14 +1,12 @@
 """Now, ids and chance: the only door to them.
 
 Everything that reads the wall clock, measures time, draws a random number or makes an id takes a `Clock`, so
-that a
-test can move time and repeat chance. Wall times are integers: microseconds since 1970-01-01 UTC.
+that a test can move time and repeat chance. Wall times are integers: microseconds since 1970-01-01 UTC.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import secrets
 import time
@@ -54,11 +52,6 @@ def _base32(number: int, width: int) -> str:
         number, digit = divmod(number, 32)
         digits.append(_ALPHABET[digit])
     return "".join(reversed(digits))
-
-
-def process_id() -> int:
-    """This process's id; another one after a fork."""
-    return os.getpid()
 
 
 SYSTEM = Clock()

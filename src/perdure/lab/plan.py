@@ -107,11 +107,6 @@ class Need:
     workers: int
     interval: int | None
 
-    @property
-    def in_days(self) -> float:
-        """Events in a day for each step."""
-        return self.events_day / self.steps_day
-
 
 def need(load: Load, here: Constants) -> Need:
     """The whole arithmetic of a plan."""

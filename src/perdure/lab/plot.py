@@ -16,9 +16,6 @@ from perdure.lab.report import Result
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Blue, vermilion, green, purple, orange, sky, black: told apart with any kind of colour vision."""
 
-MARKS = ("o", "s", "^", "D", "v", "P", "X")
-"""A second sign beside the colour."""
-
 KINDS = (".png", ".svg", ".pdf")
 """What can be written."""
 

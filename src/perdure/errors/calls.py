@@ -160,8 +160,7 @@ class StatementRefused(CallError):
     """A transactional call's statement is not allowed in the store's transaction.
 
     Refused are perdure's own tables, and statements that end or leave the transaction: COMMIT, ROLLBACK,
-    SAVEPOINT,
-    PRAGMA, ATTACH. Also any use of `current_call().tx` after its call has ended.
+    SAVEPOINT, PRAGMA, ATTACH. Also any use of `current_call().tx` after its call has ended.
     """
 
     code = "T216"

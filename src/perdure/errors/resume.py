@@ -15,8 +15,7 @@ class Diverged(ResumeError):
     """The recorded calls of the open step do not match what today's code asks for.
 
     Nothing new was called. If only reads were recorded from the mismatch on, perdure drops that tail by
-    itself and
-    goes on; otherwise the run is held, and both sides are shown.
+    itself and goes on; otherwise the run is held, and both sides are shown.
     """
 
     code = "R201"

@@ -1,11 +1,9 @@
 """Where facts and bytes meet: append, flush, barrier, load.
 
 Everyone above speaks of events and runs; everyone below of bytes. This room alone knows how an event becomes
-a frame,
-how frames are chained, when a snapshot is taken, and which values live in blobs. It keeps law 1 (`barrier`
-returns
-only when everything appended before it is durable), law 5 (a snapshot is used only if it is whole) and law 21
-(nothing is served whose chain does not verify).
+a frame, how frames are chained, when a snapshot is taken, and which values live in blobs. It keeps law 1
+(`barrier` returns only when everything appended before it is durable), law 5 (a snapshot is used only if it
+is whole) and law 21 (nothing is served whose chain does not verify).
 """
 
 from perdure.journal.abridged import Keep, accounted, keys_of

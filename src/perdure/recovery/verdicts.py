@@ -1,8 +1,7 @@
 """What to do with a call whose outcome is not known, and with a step that no longer matches its record.
 
-Pure: facts in, a decision out. Laws 2 and 3 rest on `after_unknown`: an irreversible call is acted again
-only after
-the verdict not_done, an idempotent one only with its own key.
+Pure: facts in, a decision out. Laws 2 and 3 rest on `after_unknown`: an irreversible call is acted again only
+after the verdict not_done, an idempotent one only with its own key.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The value that a run's events add up to.
 
 A `RunRecord` is immutable: `fold` makes a new one for each event. The user's state is plain data (what the
-codec
-decodes); recorded results stay value bytes until someone asks for them.
+codec decodes); recorded results stay value bytes until someone asks for them.
 """
 
 from __future__ import annotations

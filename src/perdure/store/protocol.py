@@ -3,8 +3,7 @@
 A store keeps bytes and promises and knows no meanings: events, snapshots and messages are opaque, statuses
 are words that it only compares with `terminal`. It keeps laws 6 (fencing), 9 and 10 (accepted messages), 15
 (nothing after the end). Times are microseconds by the store's own clock. Driver errors never leave a store:
-they come as
-`perdure.errors.StoreError`.
+they come as `perdure.errors.StoreError`.
 
 Verbs are coroutines; `append` returns a future, so that the journal can go on before the disk has answered.
 One store object belongs to one event loop and serves many runs of one process at once; other processes, and

@@ -1,8 +1,7 @@
 """One PostgreSQL database, shared by any number of processes on any number of machines.
 
 The verbs of the contract, each handed to the thread that writes, to those that read and claim, or to the one
-that listens. A store object belongs to the event loop that opened it; every process, and every other loop,
-opens its own. It knows no SQL and no bytes.
+that listens. It knows no SQL and no bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from perdure.clock import SYSTEM, Clock
-from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly
+from perdure.errors import StoreReadOnly
 from perdure.store import forks
 from perdure.store.kept import MARK, Kept, Part
 from perdure.store.postgres import anew, claims, keyed, keys, reads, schema
@@ -43,15 +42,11 @@ from perdure.store.protocol import (
     Claimed,
     Compaction,
     Delivered,
-    Inbound,
     Loaded,
     Message,
     NewRun,
-    Query,
     RunRow,
-    Snapshot,
     Store,
-    Stored,
     StoreStats,
 )
 from perdure.store.standing import (
@@ -62,8 +57,8 @@ from perdure.store.standing import (
     check_message,
     check_run,
     check_text,
-    told,
 )
+from perdure.store.threaded import ThreadedStore, bytes_of
 from perdure.store.turns import ANYTHING
 
 __all__ = ["PostgresStore"]
@@ -79,12 +74,14 @@ PATIENCE_SECONDS = 30.0
 _inherited: list[object] = []  # in a forked child: what is the parent's is never closed here
 
 
-class PostgresStore(Store):
+class PostgresStore(ThreadedStore[Connection]):
     """Runs in one PostgreSQL database. See docs/stores.md for its settings and limits.
 
     Time is the database's unless a clock other than the machine's is given. With `look=True` it only reads.
     A commit that is not answered within `answer_seconds` counts as one whose answer was lost.
     """
+
+    _reads = reads
 
     def __init__(
         self,
@@ -99,9 +96,7 @@ class PostgresStore(Store):
     ) -> None:
         self._given_url = url
         self._address = parsed(url)
-        self.url = self._address.shown
-        self.value_bytes = value_bytes
-        self._clock = clock
+        super().__init__(self._address.shown, clock, value_bytes)
         self._given = None if clock is SYSTEM else clock.now
         self._ahead = 0  # of the machine's clock, in microseconds
         self._patience_seconds = patience_seconds
@@ -110,11 +105,7 @@ class PostgresStore(Store):
         self._scan = keyed.Scan()
         self._only_looks = look
         self._synced = False
-        self._read_only: StoreReadOnly | None = None
         self._facts: dict[str, str] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._opening: asyncio.Lock | None = None
-        self._state = "new"
         self._link: Link | None = None
         self._writer: Writer | None = None
         self._threads: Threads | None = None
@@ -132,26 +123,8 @@ class PostgresStore(Store):
 
     # -- opening and closing
 
-    async def open(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._state == "open" and self._loop is not loop:
-            self._rebind(loop)
-        if self._opening is None:
-            self._opening = asyncio.Lock()
-        async with self._opening:
-            if self._state != "open":
-                self._bind(loop)
-                await asyncio.to_thread(self._connect)
-                self._state = "open"
-
-    def _rebind(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            raise ForeignLoop(f"{self.url} was opened in another event loop", url=self.url)
-        self._bind(loop)
-
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._opening = asyncio.Lock()
+        super()._bind(loop)
         self._changed = asyncio.Event()
         self._loads = Loads(self._load)
         self._waiting = 0
@@ -214,18 +187,8 @@ class PostgresStore(Store):
             grace_seconds=self._grace_seconds,
         )
 
-    async def close(self) -> None:
-        if self._opening is None:
-            self._state = "closed"
-            return
-        async with self._opening:
-            if self._state != "open":
-                self._state = "closed"
-                return
-            self._state = "closed"
-            forks.unwatch(self)
-            self._wake()
-            await asyncio.to_thread(self._disconnect)
+    async def _closing(self) -> None:
+        self._wake()
 
     def _disconnect(self) -> None:
         if self._writer is not None:
@@ -240,30 +203,13 @@ class PostgresStore(Store):
             self._link.limit.close()
         self._writer = self._threads = self._ear = self._link = None
 
-    def _ready(self) -> None:
-        if self._state == "forked":
-            self._bind(asyncio.get_running_loop())
-            self._connect()
-            self._state = "open"
-        if self._state != "open":
-            raise StoreClosed(f"the store {self.url} is not open", url=self.url)
-        if asyncio.get_running_loop() is not self._loop:
-            self._rebind(asyncio.get_running_loop())
-
     # -- forks
-
-    def before_fork(self, seconds: float) -> None:
-        """See `forks.Forkable`: a connection may be in use, for the child will not touch it."""
-
-    def after_in_parent(self) -> None:
-        """See `forks.Forkable`."""
 
     def after_in_child(self) -> None:
         """See `forks.Forkable`."""
         _inherited.extend((self._writer, self._threads, self._ear, self._link))
         self._writer = self._threads = self._ear = self._link = None
-        self._loop = self._opening = None
-        self._state = "forked"
+        super().after_in_child()
 
     # -- writing
 
@@ -289,15 +235,7 @@ class PostgresStore(Store):
             loop.call_soon_threadsafe(self._settled, outcomes, number)
 
     def _settled(self, outcomes: list[Outcome], number: int) -> None:
-        for outcome in outcomes:
-            future: asyncio.Future[Any] = outcome.job.future
-            # Nobody waits for what was cancelled, or in a loop that has ended.
-            if future.done() or future.get_loop().is_closed():
-                continue
-            if outcome.error is None:
-                future.set_result(outcome.value)
-            else:
-                future.set_exception(told(outcome.error))
+        self._fulfil(outcomes)
         self._wrote(number)
 
     def _wrote(self, number: int) -> None:
@@ -325,7 +263,7 @@ class PostgresStore(Store):
             self._ready()
             check_batch(batch, self.value_bytes)
             reads.check_id(batch.run_id)
-            self._put(Job(batch, future, _bytes_of(batch)))
+            self._put(Job(batch, future, bytes_of(batch)))
         except Exception as error:  # noqa: BLE001 - every failure of an append is told by its future
             future.set_exception(error)
         return future
@@ -377,18 +315,14 @@ class PostgresStore(Store):
 
     async def _apart(self, writing: Callable[[Connection], T]) -> T:
         """Write in a transaction of its own that may be repeated: it does nothing a second time."""
-        self._ready()
-        if self._read_only is not None:
-            raise self._read_only
+        self._may_write()
         return await self._read(writing)
 
     async def claim(self, claim: Claim) -> tuple[Claimed, ...]:
         check_text(claim.worker)
         if claim.run_id is not None:
             reads.check_id(claim.run_id)
-        self._ready()
-        if self._read_only is not None:
-            raise self._read_only
+        self._may_write()
         assert self._link is not None
         how = claims.Claims(self._link, self._given, self._grace_seconds, self._scan, self._synced)
         claimed, number = await self._read(lambda connection: how.claim(connection, claim))
@@ -397,16 +331,12 @@ class PostgresStore(Store):
 
     async def enlist(self, worker: str) -> None:
         check_text(worker)
-        self._ready()
-        if self._read_only is not None:
-            raise self._read_only
+        self._may_write()
         assert self._ear is not None
         await asyncio.wrap_future(self._ear.enlist(worker))
 
     async def restore(self) -> int:
-        self._ready()
-        if self._read_only is not None:
-            raise self._read_only
+        self._may_write()
         assert self._link is not None
         how = claims.Claims(self._link, self._given, self._grace_seconds, self._scan, self._synced)
         seized, number = await self._read(how.restore)
@@ -431,31 +361,6 @@ class PostgresStore(Store):
     async def _load(self, run_ids: Sequence[str]) -> Found:
         return await self._read(lambda connection: reads.load(connection, run_ids, self._sight()))
 
-    async def row(self, run_id: str) -> RunRow:
-        return await self._read(lambda connection: reads.row(connection, run_id, self._sight()))
-
-    async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> tuple[Stored, ...]:
-        return await self._read(lambda connection: reads.read(connection, run_id, after, limit))
-
-    async def snapshots(self, run_id: str) -> tuple[Snapshot, ...]:
-        return await self._read(lambda connection: reads.snapshots(connection, run_id))
-
-    async def snapshot(self, run_id: str, upto: int) -> Snapshot | None:
-        return await self._read(lambda connection: reads.snapshot(connection, run_id, upto))
-
-    async def blob(self, run_id: str, digest: bytes) -> bytes:
-        return await self._read(lambda connection: reads.blob(connection, run_id, digest))
-
-    async def inbox(self, run_id: str, after: int = 0) -> tuple[Inbound, ...]:
-        return await self._read(lambda connection: reads.inbox(connection, run_id, after))
-
-    async def tombstones(self, run_id: str) -> tuple[bytes, ...]:
-        return await self._read(lambda connection: reads.tombstones(connection, run_id))
-
-    async def sizes(self, run_ids: Sequence[str]) -> Mapping[str, int]:
-        ids = tuple(run_ids)
-        return await self._read(lambda connection: reads.sizes(connection, ids))
-
     async def due(self, claim: Claim | None = None) -> int:
         wanted = claim or ANYTHING
         return await self._read(
@@ -464,9 +369,6 @@ class PostgresStore(Store):
 
     async def versions(self, agents: Sequence[str]) -> Mapping[str, frozenset[str]]:
         return await self._read(lambda connection: claims.versions(connection, agents))
-
-    async def list(self, query: Query) -> tuple[RunRow, ...]:
-        return await self._read(lambda connection: reads.list_runs(connection, query, self._sight()))
 
     async def kept(self, part: Part, after: Kept | None = None) -> tuple[Kept, ...]:
         return await self._read(lambda connection: anew.read(connection, part, after))
@@ -532,10 +434,3 @@ class PostgresStore(Store):
         if self._read_only is not None:
             facts["read only"] = self._read_only.what
         return facts
-
-
-def _bytes_of(batch: Batch) -> int:
-    size = sum([len(event.data) for event in batch.events])
-    if batch.snapshot is not None:
-        size += len(batch.snapshot.data)
-    return size + sum([len(blob.data) for blob in batch.blobs])

@@ -1,7 +1,6 @@
 """One SQLite file on one machine, shared by any number of its processes.
 
-The verbs of the contract, each handed to the thread that writes or the one that reads. A store object belongs
-to the event loop that opened it; every process, and every other loop, opens its own. It knows no SQL and no
+The verbs of the contract, each handed to the thread that writes or the one that reads. It knows no SQL and no
 bytes.
 """
 
@@ -14,12 +13,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 
 from perdure.clock import SYSTEM, Clock
-from perdure.errors import ForeignLoop, StoreClosed, StoreReadOnly, StoreUnavailable
+from perdure.errors import StoreReadOnly, StoreUnavailable
 from perdure.store import forks
 from perdure.store.kept import MARK, Kept, Part
 from perdure.store.protocol import (
@@ -29,15 +28,11 @@ from perdure.store.protocol import (
     Claimed,
     Compaction,
     Delivered,
-    Inbound,
     Loaded,
     Message,
     NewRun,
-    Query,
     RunRow,
-    Snapshot,
     Store,
-    Stored,
     StoreStats,
 )
 from perdure.store.sqlite import anew, claims, reads
@@ -57,8 +52,8 @@ from perdure.store.standing import (
     check_message,
     check_run,
     check_text,
-    told,
 )
+from perdure.store.threaded import ThreadedStore, bytes_of
 from perdure.store.turns import ANYTHING
 
 __all__ = ["SQLiteStore"]
@@ -71,18 +66,13 @@ BREATH_SECONDS = 0.005
 """The event loop turns at least so often while its own thread makes commits."""
 
 
-def _bytes_of(batch: Batch) -> int:
-    size = sum([len(event.data) for event in batch.events])
-    if batch.snapshot is not None:
-        size += len(batch.snapshot.data)
-    return size + sum([len(blob.data) for blob in batch.blobs]) if batch.blobs else size
-
-
-class SQLiteStore(Store):
+class SQLiteStore(ThreadedStore[apsw.Connection]):
     """Runs in one SQLite file. See docs/stores.md for its settings and limits.
 
     With `look=True` it only reads and leaves no trace: no file beside the database is made, none is changed.
     """
+
+    _reads = reads
 
     def __init__(
         self,
@@ -95,19 +85,13 @@ class SQLiteStore(Store):
         look: bool = False,
     ) -> None:
         where = os.path.realpath(Path(path).expanduser())
+        super().__init__(f"sqlite:///{where}", clock, value_bytes)
         self.place = Place(where, busy_seconds, reserve_bytes)
-        self.url = f"sqlite:///{where}"
-        self._clock = clock
         self._only_looks = look
-        self.value_bytes = value_bytes
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._writer: Writer | None = None
         self._reader: Reader | None = None
         self._watch: Watch | None = None
         self._looking: asyncio.TimerHandle | None = None
-        self._read_only: StoreReadOnly | None = None
-        self._state = "new"
-        self._opening: asyncio.Lock | None = None
         self._signs = Signs(self.place.workers)
         self._unsettled = 0  # jobs that were put and of which the loop has not heard yet
         self._last = ""  # the run that wrote last
@@ -118,30 +102,15 @@ class SQLiteStore(Store):
 
     # -- opening and closing
 
-    async def open(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._state == "open" and self._loop is not loop:
-            self._rebind(loop)
-        if self._opening is None:
-            self._opening = asyncio.Lock()
-        async with self._opening:
-            if self._state != "open":
-                self._bind(loop)
-                await asyncio.to_thread(self._connect)
-                self._state = "open"
-
-    def _rebind(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            raise ForeignLoop(f"{self.url} was opened in another event loop", url=self.url)
-        self._bind(loop)
-        self._make_watch()
-
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._opening = asyncio.Lock()
+        super()._bind(loop)
         self._looking = None
         self._unsettled = 0
         self._breath = None
+
+    def _rebind(self, loop: asyncio.AbstractEventLoop) -> None:
+        super()._rebind(loop)
+        self._make_watch()
 
     def _connect(self) -> None:
         check_file(self.place.path)
@@ -199,20 +168,13 @@ class SQLiteStore(Store):
         )
 
     async def close(self) -> None:
-        if self._opening is None:
-            self._state = "closed"
-            return
-        async with self._opening:
-            if self._state != "open":
-                self._state = "closed"
-                return
-            self._state = "closed"
-            forks.unwatch(self)
-            if self._watch is not None:
-                await self._watch.close()
-            await asyncio.to_thread(self._disconnect)
-            if self._looking is not None:
-                self._looking.cancel()
+        await super().close()
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _closing(self) -> None:
+        if self._watch is not None:
+            await self._watch.close()
 
     def _disconnect(self) -> None:
         if self._reader is not None:
@@ -220,16 +182,6 @@ class SQLiteStore(Store):
         if self._writer is not None:
             self._writer.close()
         self._reader = self._writer = None
-
-    def _ready(self) -> None:
-        if self._state == "forked":
-            self._bind(asyncio.get_running_loop())
-            self._connect()
-            self._state = "open"
-        if self._state != "open":
-            raise StoreClosed(f"the store {self.place.path} is not open", path=self.place.path)
-        if asyncio.get_running_loop() is not self._loop:
-            self._rebind(asyncio.get_running_loop())
 
     # -- forks
 
@@ -252,8 +204,8 @@ class SQLiteStore(Store):
         if self._reader is not None:
             self._reader.leave_to_parent()
         self._writer = self._reader = self._watch = None
-        self._loop = self._opening = self._looking = None
-        self._state = "forked"
+        self._looking = None
+        super().after_in_child()
 
     # -- writing
 
@@ -290,15 +242,7 @@ class SQLiteStore(Store):
 
     def _settled(self, outcomes: list[Outcome], wrote: bool) -> None:
         self._unsettled = max(0, self._unsettled - len(outcomes))
-        for outcome in outcomes:
-            future: asyncio.Future[Any] = outcome.job.future
-            # Nobody waits for what was cancelled, or in a loop that has ended.
-            if future.done() or future.get_loop().is_closed():
-                continue
-            if outcome.error is None:
-                future.set_result(outcome.value)
-            else:
-                future.set_exception(told(outcome.error))
+        self._fulfil(outcomes)
         if wrote and self._watch is not None:
             self._watch.wake()
 
@@ -312,7 +256,7 @@ class SQLiteStore(Store):
         try:
             self._ready()
             check_batch(batch, self.value_bytes)
-            job = Job(batch, future, _bytes_of(batch), batch.reserve)
+            job = Job(batch, future, bytes_of(batch), batch.reserve)
             alone, self._last = batch.run_id == self._last, batch.run_id
             if not (batch.urgent and alone and not job.alone and self._at_once(job)):
                 self._put(job)
@@ -387,9 +331,7 @@ class SQLiteStore(Store):
         return await self._read(lambda connection: reads.sharers(connection, run_id))
 
     async def scrub(self, *, whole: bool = False) -> bool:
-        self._ready()
-        if self._read_only is not None:
-            raise self._read_only
+        self._may_write()
         return await asyncio.to_thread(partial(empty_log, self.place, whole=whole))
 
     async def swap(self, pairs: Sequence[tuple[Kept, Kept]], *, alone: bool = False) -> int:
@@ -413,40 +355,12 @@ class SQLiteStore(Store):
     async def load(self, run_id: str) -> Loaded:
         return await self._read(lambda connection: reads.load(connection, run_id, self._sight()))
 
-    async def row(self, run_id: str) -> RunRow:
-        return await self._read(lambda connection: reads.row(connection, run_id, self._sight()))
-
-    async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> tuple[Stored, ...]:
-        return await self._read(lambda connection: reads.read(connection, run_id, after, limit))
-
-    async def snapshots(self, run_id: str) -> tuple[Snapshot, ...]:
-        return await self._read(lambda connection: reads.snapshots(connection, run_id))
-
-    async def snapshot(self, run_id: str, upto: int) -> Snapshot | None:
-        return await self._read(lambda connection: reads.snapshot(connection, run_id, upto))
-
-    async def blob(self, run_id: str, digest: bytes) -> bytes:
-        return await self._read(lambda connection: reads.blob(connection, run_id, digest))
-
-    async def inbox(self, run_id: str, after: int = 0) -> tuple[Inbound, ...]:
-        return await self._read(lambda connection: reads.inbox(connection, run_id, after))
-
-    async def tombstones(self, run_id: str) -> tuple[bytes, ...]:
-        return await self._read(lambda connection: reads.tombstones(connection, run_id))
-
-    async def sizes(self, run_ids: Sequence[str]) -> Mapping[str, int]:
-        ids = tuple(run_ids)
-        return await self._read(lambda connection: reads.sizes(connection, ids))
-
     async def due(self, claim: Claim | None = None) -> int:
         wanted = claim or ANYTHING
         return await self._read(lambda connection: claims.due(connection, wanted, self.now(), self._signs))
 
     async def versions(self, agents: Sequence[str]) -> Mapping[str, frozenset[str]]:
         return await self._read(lambda connection: claims.versions(connection, agents))
-
-    async def list(self, query: Query) -> tuple[RunRow, ...]:
-        return await self._read(lambda connection: reads.list_runs(connection, query, self._sight()))
 
     async def changed(self, seen: int, timeout_seconds: float) -> int:
         self._ready()

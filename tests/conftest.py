@@ -2,7 +2,8 @@
 
 * `async def test_...` runs in an event loop of its own; under hypothesis each example gets a fresh one.
 * In a parallel run the tests of tests/crash stay together in one worker, so that one process is killed at a
-  time, and so do those whose id says postgres, so that they share a server.
+  time; so do those whose id says postgres, so that they share a server, and those of test_usage.py, so that the
+  clients of models, which take seconds to load, are loaded once.
 * Hypothesis tries the same examples in every run and never judges speed. PERDURE_EXPLORE=1 makes it try new
   ones; a failure prints what reproduces it.
 
@@ -61,7 +62,10 @@ def _together(nodeid: str) -> str:
     """The name of the group of tests that may not run beside one another; most tests are alone in theirs."""
     if nodeid.startswith("tests/crash/"):
         return "crash"
-    return "postgres" if "postgres" in nodeid else nodeid
+    for name in ("postgres", "test_usage.py"):
+        if name in nodeid:
+            return name
+    return nodeid
 
 
 @pytest.hookimpl(optionalhook=True)

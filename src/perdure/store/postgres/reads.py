@@ -5,10 +5,11 @@ Nothing here writes or waits for a writer. It knows the tables; threads and erro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from perdure.errors import Damaged, StoreError
+from perdure.store import listing
 from perdure.store.postgres import signs
 from perdure.store.postgres.connection import BY_INDEX, PLANNED_ONCE, Connection, Row, is_text, one
 from perdure.store.postgres.transaction import COLUMNS, absent, nowhere
@@ -186,51 +187,25 @@ def tombstones(connection: Connection, run_id: str) -> tuple[bytes, ...]:
 
 def list_runs(connection: Connection, query: Query, sight: Sight) -> tuple[RunRow, ...]:
     """See `Store.list`."""
-    where, values = ["true"], list[Any]()
-    if query.open_only or query.asks:
-        where.append("NOT r.terminal")
-    if query.asks:
-        where.append("r.asks")
-    if query.agent is not None:
-        where.append("r.agent = %s")
-        values.append(query.agent)
-    if not all(map(is_text, (query.prefix, query.queue or "", query.limit_key or "", *query.tags))):
+    if not all(map(is_text, listing.words(query))):
         return ()
-    for column in ("queue", "limit_key"):
-        if (value := getattr(query, column)) is not None:
-            where.append(f"r.{column} = %s")
-            values.append(value)
+    asked: list[tuple[str, Sequence[Any]]] = list(listing.conditions(query))
+    if query.open_only or query.asks:
+        asked.append(("NOT r.terminal", ()))
+    if query.asks:
+        asked.append(("r.asks", ()))
     if query.tags:
-        where.append("string_to_array(r.tags, ' ') @> %s::text[]")
-        values.append(list(query.tags))
-    if query.priority is not None:
-        where.append("r.priority >= %s")
-        values.append(query.priority)
-    if query.prefix:
-        where.append("r.run_id >= %s AND r.run_id < %s")
-        values.extend((query.prefix, query.prefix + "\U0010ffff"))
-    if query.before is not None:
-        where.append("(r.created_at, r.run_id) < (%s, %s)")
-        values.extend(query.before)
-    order = "ORDER BY r.created_at DESC, r.run_id DESC LIMIT %s"
-    parts, given = list[str](), list[Any]()
-    for clause, more in _of_statuses(query):
-        parts.append(f"(SELECT {COLUMNS} FROM perdure_run r WHERE {' AND '.join((*where, clause))} {order})")
-        given.extend((*values, *more, query.limit))
-    sql = f"SELECT * FROM ({' UNION ALL '.join(parts)}) r {order}"
-    found = connection.execute(sql.encode(), (*given, query.limit), binary=True)
+        asked.append(("string_to_array(r.tags, ' ') @> ?::text[]", (list(query.tags),)))
+    order = "ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?"
+    parts, values = list[str](), list[Any]()
+    for part in listing.parts(query, ended="r.terminal", going="NOT r.terminal"):
+        where = " AND ".join(condition for condition, _ in (*asked, part))
+        parts.append(f"(SELECT {COLUMNS} FROM perdure_run r WHERE {where} {order})")
+        values.extend(value for _, some in (*asked, part) for value in some)
+        values.append(query.limit)
+    sql = f"SELECT * FROM ({' UNION ALL '.join(parts)}) r {order}".replace("?", "%s")
+    found = connection.execute(sql.encode(), (*values, query.limit), binary=True)
     return sight.rows(connection, [Standing(*one_row) for one_row in found])
-
-
-def _of_statuses(query: Query) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """The parts of a list, each with an index of its own: a rare status is found among many others."""
-    if not query.statuses:
-        yield "true", ()
-        return
-    yield "NOT r.terminal AND r.status = ANY(%s::text[])", (list(query.statuses),)
-    if not (query.open_only or query.asks):
-        for status in dict.fromkeys(query.statuses):
-            yield "r.terminal AND r.status = %s", (status,)
 
 
 def sizes(connection: Connection, run_ids: Sequence[str]) -> dict[str, int]:

@@ -5,12 +5,13 @@ Nothing here writes or waits for a writer. It knows the tables; threads and erro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
 
 from perdure.errors import Damaged
+from perdure.store import listing
 from perdure.store.protocol import Inbound, Loaded, Query, RunRow, Snapshot, Stored
 from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.transaction import (
@@ -138,53 +139,25 @@ def tombstones(connection: apsw.Connection, run_id: str) -> tuple[bytes, ...]:
 
 def list_runs(connection: apsw.Connection, query: Query, sight: Sight) -> tuple[RunRow, ...]:
     """See `Store.list`."""
-    where, values = ["1"], list[str | int]()
-    if query.open_only:
-        where.append("terminal = 0")
-    if query.asks:
-        where.append("terminal = 0 AND asks = 1")
-    if query.agent is not None:
-        where.append("agent = ?")
-        values.append(query.agent)
-    if not all(map(is_text, (query.prefix, query.queue or "", query.limit_key or "", *query.tags))):
+    if not all(map(is_text, listing.words(query))):
         return ()
-    for column in ("queue", "limit_key"):
-        if (value := getattr(query, column)) is not None:
-            where.append(f"{column} = ?")
-            values.append(value)
-    for tag in query.tags:
-        where.append("instr(' ' || tags || ' ', ?) > 0")
-        values.append(f" {tag} ")
-    if query.priority is not None:
-        where.append("priority >= ?")
-        values.append(query.priority)
-    if query.prefix:
-        where.append("run_id >= ? AND run_id < ?")
-        values.extend((query.prefix, query.prefix + "\U0010ffff"))
-    if query.before is not None:
-        where.append("(created_at, run_id) < (?, ?)")
-        values.extend(query.before)
+    asked: list[tuple[str, Sequence[str | int]]] = list(listing.conditions(query))
+    if query.open_only or query.asks:
+        asked.append(("r.terminal = 0", ()))
+    if query.asks:
+        asked.append(("r.asks = 1", ()))
+    asked.extend(("instr(' ' || r.tags || ' ', ?) > 0", (f" {tag} ",)) for tag in query.tags)
     # In a part the table's own columns, of which there is an index.
-    inner = "ORDER BY created_at DESC, perdure_run.run_id DESC LIMIT ?"
-    parts, given = list[str](), list[str | int]()
-    for clause, more in _of_statuses(query):
-        part = f"SELECT {COLUMNS} FROM perdure_run WHERE {' AND '.join((*where, clause))} {inner}"
-        parts.append(f"SELECT * FROM ({part})")
-        given.extend((*values, *more, query.limit))
+    inner = "ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?"
+    parts, values = list[str](), list[str | int]()
+    for part in listing.parts(query, ended="r.terminal = 1", going="r.terminal = 0"):
+        where = " AND ".join(condition for condition, _ in (*asked, part))
+        parts.append(f"SELECT * FROM (SELECT {COLUMNS} FROM perdure_run r WHERE {where} {inner})")
+        values.extend(value for _, some in (*asked, part) for value in some)
+        values.append(query.limit)
     merged = "ORDER BY 6 DESC, 2 DESC LIMIT ?"  # created_at and run_id in COLUMNS, where texts have no name
-    rows = list(connection.execute(f"{' UNION ALL '.join(parts)} {merged}", (*given, query.limit)))
+    rows = list(connection.execute(f"{' UNION ALL '.join(parts)} {merged}", (*values, query.limit)))
     return tuple(sight.row(standing_of(found)) for found in rows)
-
-
-def _of_statuses(query: Query) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The parts of a list, each with an index of its own: a rare status is found among many others."""
-    if not query.statuses:
-        yield "1", ()
-        return
-    yield f"terminal = 0 AND status IN ({', '.join('?' * len(query.statuses))})", query.statuses
-    if not (query.open_only or query.asks):
-        for status in dict.fromkeys(query.statuses):
-            yield "terminal = 1 AND status = ?", (status,)
 
 
 def sizes(connection: apsw.Connection, run_ids: Sequence[str]) -> dict[str, int]:

@@ -18,13 +18,10 @@ from perdure.cli.options import Options, printing, stored
 from perdure.cli.storage import find, there, url_of
 from perdure.errors import PerdureError, UnknownCode, at_store
 from perdure.journal import Verification
+from perdure.store.pages import every
 from perdure.store.protocol import Query, Store
 from perdure.timeline.amounts import counted
 from perdure.timeline.plain import clean, jsonable
-
-PAGE = 500
-"""Runs that are listed at a time."""
-
 
 # ---------------------------------------------------------------------------------------------- verify
 
@@ -39,7 +36,10 @@ def verify(options: Options, run: str | None) -> int:
 
 async def _verify(options: Options, text: str | None) -> int:
     async with there(options) as store:
-        names = [(await find(store, text)).run_id] if text is not None else await _all_runs(store)
+        if text is not None:
+            names = [(await find(store, text)).run_id]
+        else:
+            names = [row.run_id async for row in every(store, Query())]
         found = await _checked(store, names, quiet=options.json)
         erased = [name for name in names if await store.key(name) == b""]
     damaged = [(name, result) for name, result in found if not result.ok]
@@ -64,15 +64,6 @@ async def _verify(options: Options, text: str | None) -> int:
         if any(not result.newer for _, result in damaged):
             click.echo("only the damaged runs are quarantined; restore them from a backup, the others go on")
     return exits.FAILURE if damaged else exits.OK
-
-
-async def _all_runs(store: Store) -> list[str]:
-    names: list[str] = []
-    before: tuple[int, str] | None = None
-    while page := await store.list(Query(limit=PAGE, before=before)):
-        names += [row.run_id for row in page]
-        before = (page[-1].created_at, page[-1].run_id)
-    return names
 
 
 async def _checked(store: Store, names: list[str], *, quiet: bool) -> list[tuple[str, Verification]]:

@@ -13,6 +13,7 @@ from perdure.cli.options import Options, stored
 from perdure.cli.progress import progress_bar
 from perdure.cli.storage import there, url_of
 from perdure.errors import RestoreRefused, at_store
+from perdure.store.pages import every
 from perdure.store.protocol import Query
 from perdure.timeline.amounts import counted
 from perdure.timeline.plain import clean, jsonable
@@ -43,12 +44,8 @@ def restore(options: Options, yes: bool) -> int:
 
 
 async def _open_runs(options: Options) -> int:
-    count, before = 0, None
     async with there(options) as store:
-        while rows := await store.list(Query(open_only=True, limit=1000, before=before)):
-            count += len(rows)
-            before = (rows[-1].created_at, rows[-1].run_id)
-    return count
+        return len([row async for row in every(store, Query(open_only=True))])
 
 
 async def _restored(options: Options, progress: Callable[[int, int], None]) -> Restored:

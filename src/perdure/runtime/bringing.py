@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as evolve
 from typing import Any, Literal, TypeAlias, get_args
@@ -28,6 +28,7 @@ from perdure.runtime.rowinfo import asks_people, row_info
 from perdure.runtime.runner import died_at
 from perdure.runtime.vaults import entered, vault_of
 from perdure.state import events as e
+from perdure.store.pages import every
 from perdure.store.protocol import Batch, Claim, Claimed, Message, Query, RowChange, RunRow
 
 log = logging.getLogger("perdure.run")
@@ -47,9 +48,6 @@ MEANING: Mapping[How, str] = {
     "stranded": "this code does not carry it on; it is as it was",
 }
 """In words."""
-
-PAGE = 500
-"""Runs that are listed at a time."""
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Told how many runs of how many are done."""
@@ -101,21 +99,14 @@ async def bring_over(host: Host, agents: Sequence[Agent[Any, Any, Any]], order: 
     if order.run_id is not None:
         rows = [await host.store.row(order.run_id)]
     else:
-        rows = [row for name in known async for row in _open_rows(host, name)]
+        wanted = [Query(agent=name, open_only=True) for name in known]
+        rows = [row for query in wanted async for row in every(host.store, query)]
     found: list[Brought] = []
     for done, row in enumerate(rows, 1):
         if row.agent in known and not row.terminal:
             found.append(await _bring(host, known[row.agent], row, plan=order.plan))
         order.progress(done, len(rows))
     return Migration(tuple(found), order.plan)
-
-
-async def _open_rows(host: Host, name: str) -> AsyncIterator[RunRow]:
-    before: tuple[int, str] | None = None
-    while page := await host.store.list(Query(agent=name, open_only=True, limit=PAGE, before=before)):
-        for row in page:
-            yield row
-        before = (page[-1].created_at, page[-1].run_id)
 
 
 async def _bring(host: Host, agent: Agent[Any, Any, Any], row: RunRow, *, plan: bool) -> Brought:

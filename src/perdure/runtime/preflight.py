@@ -31,10 +31,8 @@ from perdure.runtime.holds import POISON_CLAIMS, poison_of
 from perdure.runtime.rehearsal import rehearse
 from perdure.runtime.spectator import STEP_SECONDS, spectator
 from perdure.runtime.vaults import entered, vault_of
+from perdure.store.pages import every
 from perdure.store.protocol import Query, RunRow, Store
-
-PAGE = 500
-"""Runs that are listed at a time."""
 
 AHEAD = 8
 """So many runs are loaded before they are looked at: a store that is far away answers several at once."""
@@ -60,7 +58,7 @@ async def preflight(
     for agent in known.values():
         agent.validate()
     found: list[Forecast] = []
-    rows = [row async for row in _open_rows(store)]
+    rows = [row async for row in every(store, Query(open_only=True))]
     with _Look(store, known, clock, seconds) as look:
         done = 0
         async for past in _ahead(look, rows):
@@ -69,14 +67,6 @@ async def preflight(
                 found.append(forecast)
             progress(done := done + 1, len(rows))
     return Preflight(tuple(found), clock.monotonic() - began)
-
-
-async def _open_rows(store: Store) -> AsyncIterator[RunRow]:
-    before: tuple[int, str] | None = None
-    while page := await store.list(Query(open_only=True, limit=PAGE, before=before)):
-        for row in page:
-            yield row
-        before = (page[-1].created_at, page[-1].run_id)
 
 
 _Found = Past | Forecast | None

@@ -14,14 +14,12 @@ from msgspec import Struct
 from perdure.errors import BadPoint, RunOpen, SeqConflict
 from perdure.journal import Keep, cut
 from perdure.runtime.boundary import reached
+from perdure.store.pages import every
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.plain import clean
 
 TRIES = 20
 """A run that is driven goes on between the look at it and the commit; then it is looked at again."""
-
-PAGE = 500
-"""Rows that are looked at together."""
 
 
 class Compacted(Struct, frozen=True):
@@ -79,9 +77,6 @@ def _check(row: RunRow, upto: int | None, keep: Keep) -> None:
 
 async def long_runs(store: Store, least: int, agent: str | None = None) -> AsyncIterator[RunRow]:
     """Every run with at least so many events that were not compacted, newest first."""
-    before: tuple[int, str] | None = None
-    while page := await store.list(Query(agent=agent, limit=PAGE, before=before)):
-        for row in page:
-            if row.seq - row.floor >= least:
-                yield row
-        before = (page[-1].created_at, page[-1].run_id)
+    async for row in every(store, Query(agent=agent)):
+        if row.seq - row.floor >= least:
+            yield row

@@ -12,10 +12,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from perdure.errors import EraseRefused, NoSuchRun, RunGone, RunOpen
+from perdure.store.pages import every
 from perdure.store.protocol import Query, RunRow, Store
-
-PAGE = 500
-"""Rows that are looked at together."""
 
 BEGINNING = 160
 """Characters of a run's id that the ids of its children surely begin with."""
@@ -76,11 +74,8 @@ def _refused(run_id: str, still: tuple[str, ...]) -> EraseRefused:
 
 async def _children(store: Store, run_id: str) -> list[RunRow]:
     """The runs that a run has spawned, by their ids, which begin with its own."""
-    found, before = list[RunRow](), None
-    while page := await store.list(Query(prefix=run_id[:BEGINNING], limit=PAGE, before=before)):
-        found += [row for row in page if row.parent == run_id]
-        before = (page[-1].created_at, page[-1].run_id)
-    return found
+    below = every(store, Query(prefix=run_id[:BEGINNING]))
+    return [row async for row in below if row.parent == run_id]
 
 
 async def _rows(store: Store, run_ids: Iterable[str]) -> list[RunRow]:

@@ -22,12 +22,10 @@ from perdure.runtime.boundary import reached
 from perdure.state import events as e
 from perdure.state.fork import own_events
 from perdure.state.record import TERMINAL
+from perdure.store.pages import PAGE, every
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.amounts import stamp
 from perdure.timeline.plain import jsonable
-
-PAGE = 500
-"""Rows that are looked at together."""
 
 AT_ONCE = 16
 """Removals under way: few enough that a commit of theirs is short, and no live worker waits long for its
@@ -124,13 +122,9 @@ async def _bytes_of(store: Store, rows: Sequence[RunRow]) -> int:
 
 async def _ended(store: Store, rule: Rule) -> AsyncIterator[RunRow]:
     """Every run that has ended, newest first."""
-    before: tuple[int, str] | None = None
-    statuses = tuple(sorted(TERMINAL))
-    while page := await store.list(Query(statuses=statuses, agent=rule.agent, limit=PAGE, before=before)):
-        for row in page:
-            if row.terminal:
-                yield row
-        before = (page[-1].created_at, page[-1].run_id)
+    async for row in every(store, Query(statuses=tuple(sorted(TERMINAL)), agent=rule.agent)):
+        if row.terminal:
+            yield row
 
 
 async def _parent_is_open(store: Store, row: RunRow) -> bool:

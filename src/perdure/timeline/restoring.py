@@ -18,11 +18,9 @@ from perdure.errors import Damaged, NewerFormat
 from perdure.journal import Journal, SnapshotPolicy, restore
 from perdure.runtime.holds import brought_back
 from perdure.runtime.rowinfo import asks_people, row_info
+from perdure.store.pages import every
 from perdure.store.protocol import NEVER, RESTORER, Batch, Loaded, Query, RowChange, RunRow, Store
 from perdure.timeline.bundle import DECISIONS
-
-PAGE = 200
-"""So many open runs are listed at once."""
 
 
 class Restored(Struct, frozen=True):
@@ -41,21 +39,18 @@ async def begin_anew(
     """Void every lease and hold every open run. Raises WorkerTaken if a worker is alive in the store."""
     total = await store.restore()
     held, damaged, newer = list[str](), list[str](), list[str]()
-    before: tuple[int, str] | None = None
-    while rows := await store.list(Query(open_only=True, limit=PAGE, before=before)):
-        for row in rows:
-            if row.worker != RESTORER:
-                continue
-            try:
-                await _hold(store, row.run_id)
-                held.append(row.run_id)
-            except NewerFormat:
-                newer.append(row.run_id)
-            except Damaged as damage:
-                await _set_aside(store, row, damage)
-                damaged.append(row.run_id)
-            progress(len(held) + len(damaged) + len(newer), total)
-        before = (rows[-1].created_at, rows[-1].run_id)
+    async for row in every(store, Query(open_only=True)):
+        if row.worker != RESTORER:
+            continue
+        try:
+            await _hold(store, row.run_id)
+            held.append(row.run_id)
+        except NewerFormat:
+            newer.append(row.run_id)
+        except Damaged as damage:
+            await _set_aside(store, row, damage)
+            damaged.append(row.run_id)
+        progress(len(held) + len(damaged) + len(newer), total)
     return Restored(tuple(held), tuple(damaged), tuple(newer))
 
 

@@ -6,6 +6,7 @@ and passed over.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +17,9 @@ from perdure.clock import SYSTEM
 from perdure.errors import Damaged, NewerFormat, NoSuchRun, RunGone
 from perdure.journal import load, read_all
 from perdure.state import events as e
+from perdure.store.pages import every
 from perdure.store.protocol import Query, RunRow, Store
 from perdure.timeline.plain import jsonable
-
-PAGE = 500
-"""Rows that are looked at together."""
 
 MEASURED = 10
 """So many runs, those with the most events to replay, are loaded to see how long it takes."""
@@ -50,21 +49,17 @@ class Stock(Struct):
 async def stock(store: Store, *, each: Callable[[int], None] | None = None) -> Stock:
     """Take stock of a whole store. `each` is told how many runs were read."""
     found, tails, gaps, unreadable, done = dict[str, Share](), list[tuple[int, str]](), list[int](), 0, 0
-    before: tuple[int, str] | None = None
-    while page := await store.list(Query(limit=PAGE, before=before)):
-        for row in page:
-            try:
-                await _count(store, row.run_id, found)
-                tails.append((await _tail(store, row, gaps), row.run_id))
-            except (NoSuchRun, RunGone):
-                pass
-            except (Damaged, NewerFormat):
-                unreadable += 1
-            done += 1
-            if each is not None:
-                each(done)
-        before = (page[-1].created_at, page[-1].run_id)
-        tails = sorted(tails, reverse=True)[:MEASURED]
+    async for row in every(store, Query()):
+        try:
+            await _count(store, row.run_id, found)
+            tails = heapq.nlargest(MEASURED, [*tails, (await _tail(store, row, gaps), row.run_id)])
+        except (NoSuchRun, RunGone):
+            pass
+        except (Damaged, NewerFormat):
+            unreadable += 1
+        done += 1
+        if each is not None:
+            each(done)
     kinds = dict(sorted(found.items(), key=lambda item: -item[1].size))
     tail, worst = tails[0] if tails else (0, "")
     interval = sum(gaps) / len(gaps) if gaps else 0.0

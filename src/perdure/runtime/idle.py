@@ -22,15 +22,21 @@ LEASE_SECONDS = 30.0
 """More than ending a run takes."""
 
 
+async def opened(store: Store, run_id: str, clock: Clock) -> Journal:
+    """The journal of a run whose lease is ours, its messages taken, with no agent at hand."""
+    loaded = await store.load(run_id)
+    past = await restore(store, loaded)
+    journal = Journal(store, past, policy=SnapshotPolicy(None, None), durability="effects", clock=clock)
+    for message in loaded.inbox:
+        bodies = message_events(journal.record, message, run_id)
+        await journal.append(*bodies, taken=(message.position,))
+    return journal
+
+
 async def end_cancelled(store: Store, worker: str, clock: Clock, run_id: str) -> bool:
     """End a cancelled run if nobody drives it and nothing in it is open. Tells whether it has ended."""
     for _ in await store.claim(Claim(worker, LEASE_SECONDS, run_id=run_id, drives=False)):
-        loaded = await store.load(run_id)
-        past = await restore(store, loaded)
-        journal = Journal(store, past, policy=SnapshotPolicy(None, None), durability="effects", clock=clock)
-        for message in loaded.inbox:
-            bodies = message_events(journal.record, message, run_id)
-            await journal.append(*bodies, taken=(message.position,))
+        journal = await opened(store, run_id, clock)
         record = journal.record
         if record.cancel is None or _open(record):
             change = RowChange(due_at=0)
@@ -68,12 +74,7 @@ def _open(record: RunRecord) -> bool:
 
 async def hold(store: Store, run_id: str, clock: Clock, held: e.RunHeld) -> None:
     """Hold a run whose lease is ours, from what is stored of it alone. Messages are taken: it rests then."""
-    loaded = await store.load(run_id)
-    past = await restore(store, loaded)
-    journal = Journal(store, past, policy=SnapshotPolicy(None, None), durability="effects", clock=clock)
-    for message in loaded.inbox:
-        bodies = message_events(journal.record, message, run_id)
-        await journal.append(*bodies, taken=(message.position,))
+    journal = await opened(store, run_id, clock)
     if journal.record.held is None:
         await journal.append(held)
     info = row_info(journal.record, held.reason)

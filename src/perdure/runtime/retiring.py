@@ -10,10 +10,10 @@ from __future__ import annotations
 from perdure import codec
 from perdure.clock import Clock
 from perdure.errors import NotRetirable
-from perdure.journal import Journal, SnapshotPolicy, load, restore
-from perdure.runtime.idle import LEASE_SECONDS
+from perdure.journal import load
+from perdure.runtime.idle import LEASE_SECONDS, opened
 from perdure.runtime.lineage import open_children, report
-from perdure.runtime.messages import foreseen, message_events
+from perdure.runtime.messages import foreseen
 from perdure.runtime.rowinfo import end_info
 from perdure.state import events as e
 from perdure.state.record import RunRecord
@@ -28,12 +28,7 @@ async def retire(store: Store, worker: str, clock: Clock, run_id: str, *, by: st
     data = codec.encode({"by": by, "note": note})
     await store.deliver(Message(run_id, clock.new_id(), "retire", data))
     for _ in await store.claim(Claim(worker, LEASE_SECONDS, run_id=run_id, drives=False)):
-        loaded = await store.load(run_id)
-        past = await restore(store, loaded)
-        journal = Journal(store, past, policy=SnapshotPolicy(None, None), durability="effects", clock=clock)
-        for message in loaded.inbox:
-            bodies = message_events(journal.record, message, run_id)
-            await journal.append(*bodies, taken=(message.position,))
+        journal = await opened(store, run_id, clock)
         try:
             _check(run_id, journal.record)
         except NotRetirable:

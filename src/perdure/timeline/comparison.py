@@ -121,7 +121,7 @@ def comparison_document(found: Comparison, *, brief: bool = False) -> dict[str, 
         "effects": len(found.differing),
     }
     if not brief:
-        document["changes"] = [_change(change) for change in found.changes]
+        document["changes"] = [change_document(change) for change in found.changes]
         document["acts"] = [
             {"path": deed.path, "differs": deed.differs, "was": _side(deed.was), "now": _side(deed.now)}
             for deed in found.deeds
@@ -129,7 +129,8 @@ def comparison_document(found: Comparison, *, brief: bool = False) -> dict[str, 
     return document
 
 
-def _change(change: Change) -> dict[str, Any]:
+def change_document(change: Change) -> dict[str, Any]:
+    """A place, and what was and is there: a side on which there was nothing is left out."""
     sides = {"was": change.was, "now": change.now}
     there = {name: jsonable(value) for name, value in sides.items() if value is not MISSING}
     return {"place": written(change.place), **there}

@@ -11,9 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 from perdure.state.patch import same
 from perdure.state.record import Spent
-from perdure.timeline.comparison import Change
+from perdure.timeline.comparison import Change, change_document
 from perdure.timeline.matching import Sameness
-from perdure.timeline.place import MISSING, written
 from perdure.timeline.plain import jsonable
 
 Source: TypeAlias = Literal["recorded", "stand-in", "model", ""]
@@ -117,7 +116,7 @@ def simulated_document(found: Simulated) -> dict[str, Any]:
         "error": jsonable(found.error) or None,
         "stops": [_named(stop) for stop in found.stops],
         "calls": [_named(call) for call in found.calls],
-        "changes": [_change(change) for change in found.changes],
+        "changes": [change_document(change) for change in found.changes],
         "spent": _spent(found.spent),
         "then_spent": _spent(found.then_spent),
         "notes": jsonable(found.notes),
@@ -126,12 +125,6 @@ def simulated_document(found: Simulated) -> dict[str, Any]:
 
 def _named(one: Any) -> dict[str, Any]:
     return {name: jsonable(getattr(one, name)) for name in one.__slots__}
-
-
-def _change(change: Change) -> dict[str, Any]:
-    sides = {"was": change.was, "now": change.now}
-    there = {name: jsonable(value) for name, value in sides.items() if value is not MISSING}
-    return {"place": written(change.place), **there}
 
 
 def _spent(spent: Spent) -> dict[str, Any]:

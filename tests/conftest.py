@@ -2,8 +2,8 @@
 
 * `async def test_...` runs in an event loop of its own; under hypothesis each example gets a fresh one.
 * In a parallel run the tests of tests/crash stay together in one worker, so that one process is killed at a
-  time; so do those whose id says postgres, so that they share a server, and those of test_usage.py, so that the
-  clients of models, which take seconds to load, are loaded once.
+  time; so do those whose id says postgres, so that they share a server, and those of test_usage.py, so that
+  the clients of models, which take seconds to load, are loaded once.
 * Hypothesis tries the same examples in every run and never judges speed. PERDURE_EXPLORE=1 makes it try new
   ones; a failure prints what reproduces it.
 

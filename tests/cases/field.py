@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +20,7 @@ from perdure.state import events as e
 from perdure.state.record import RunRecord
 from perdure.store import open_store
 from perdure.store.protocol import RunRow
-
-SECONDS = 60.0
-"""How long a test waits for another process before it gives up: more than any machine needs."""
+from tests.processes import SECONDS, Processes
 
 PRELUDE = '''
 import asyncio, os, signal, sys, time
@@ -75,13 +70,12 @@ def run_here(agent, run_id="r", goal="go", lease=3600.0, **more):
 '''
 
 
-class Field:
+class Field(Processes):
     """What `app.py` says, the store it works on, and its processes."""
 
     def __init__(self, folder: Path, address: str = "") -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.store: Path | str = address or folder / "runs.db"
-        self._processes: list[subprocess.Popen[str]] = []
 
     @property
     def file(self) -> Path:
@@ -102,20 +96,9 @@ class Field:
         path = self.folder / name
         return path.read_text().splitlines() if path.exists() else []
 
-    def process(self, *argv: str) -> subprocess.Popen[str]:
-        """One more Python process in the folder."""
-        names = {name: value for name, value in os.environ.items() if name != "PERDURE_STORE"}
-        names["FIELD_STORE"] = str(self.store)
-        made = subprocess.Popen(
-            [sys.executable, *argv],
-            cwd=self.folder,
-            env=names,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._processes.append(made)
-        return made
+    def environment(self) -> Mapping[str, str]:
+        """Where the program finds its store."""
+        return {**super().environment(), "FIELD_STORE": str(self.store)}
 
     def worker(self, agent: str = "agent", concurrency: int = 100) -> subprocess.Popen[str]:
         """`perdure worker` for an agent of the program."""
@@ -133,14 +116,6 @@ class Field:
         code, said, complaint = self.perdure(*argv, "--json", "--store", str(self.store))
         assert code == 0, complaint
         return json.loads(said)
-
-    def end(self) -> None:
-        """End every process that was started."""
-        for process in self._processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.kill()
-            process.communicate()
 
     # -- what is durable
 
@@ -184,25 +159,3 @@ class Field:
         for run_id in run_ids:
             await self.until(run_id, lambda row, record, facts: row.terminal)
         return [(await self.told(run_id))[1].ended for run_id in run_ids]
-
-
-def said(process: subprocess.Popen[str]) -> str:
-    """What a process says until it ends, well or by a kill that was asked for."""
-    out, complaint = process.communicate(timeout=SECONDS)
-    assert process.returncode in (0, -signal.SIGKILL), complaint
-    return out.strip() if process.returncode == 0 else "killed"
-
-
-def ended_by(process: subprocess.Popen[str], number: signal.Signals) -> str:
-    """Send the signal and wait for the end; what it complained of."""
-    process.send_signal(number)
-    return process.communicate(timeout=SECONDS)[1]
-
-
-def until(condition: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
-    """Wait until it holds; a process that ends meanwhile is a failure."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it never held"
-        assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.01)

@@ -17,7 +17,8 @@ from perdure.runtime.boundary import set_hook
 from perdure.state import events as e
 from perdure.store.memory import MemoryStore
 from perdure.store.sqlite import SQLiteStore
-from tests.cases.field import Field, ended_by, said, until
+from tests.cases.field import Field
+from tests.processes import ended_by, said, until
 from tests.unit.runtime.stage import RUN, Lagging, Stage, World, agent
 
 # ------------------------------------------------------------------------------------------------- Ctrl+C

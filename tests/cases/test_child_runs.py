@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cases.field import Field, said, until
+from tests.cases.field import Field
+from tests.processes import said, until
 
 FAMILY = """
 DEPTH, WHERE = (HERE / "kind").read_text().split()

@@ -7,7 +7,8 @@ import signal
 import pytest
 
 from perdure.state import events as e
-from tests.cases.field import Field, said, until
+from tests.cases.field import Field
+from tests.processes import said, until
 
 pytestmark = [pytest.mark.crash, pytest.mark.parametrize("field", ["sqlite", "postgres"], indirect=True)]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases.field import Field, said, until
+from tests.cases.field import Field
+from tests.processes import said, until
 
 STEPS = """
 agent = Agent("agent", state=dict, start=lambda goal: {"n": 0})

@@ -9,7 +9,8 @@ import pytest
 import perdure
 from perdure.agent import Principal
 from perdure.state import events as e
-from tests.cases.field import Field, said
+from tests.cases.field import Field
+from tests.processes import said
 from tests.unit.runtime.stage import RUN, Stage, World, agent
 
 JOINING = """

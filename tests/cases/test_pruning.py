@@ -11,7 +11,8 @@ import apsw
 import pytest
 
 from perdure.state import events as e
-from tests.cases.field import Field, said, until
+from tests.cases.field import Field
+from tests.processes import said, until
 
 GATED = """
 agent = Agent("agent", state=dict, start=lambda goal: {})

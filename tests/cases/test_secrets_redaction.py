@@ -12,7 +12,8 @@ from perdure.codec.frame import body_of
 from perdure.journal import read_all, verify
 from perdure.store.protocol import Query
 from perdure.store.sqlite import SQLiteStore
-from tests.cases.field import Field, said
+from tests.cases.field import Field
+from tests.processes import said
 
 CANARY = "sk-CANARY-123"
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from perdure.state import events as e
-from tests.cases.field import Field, said, until
+from tests.cases.field import Field
+from tests.processes import said, until
 
 pytestmark = pytest.mark.parametrize("field", ["sqlite", "postgres"], indirect=True)
 

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from tests.cases.field import SECONDS, Field
+from tests.cases.field import Field
+from tests.processes import SECONDS
 
 PROGRAM = """
 agent = Agent("agent", state=dict, start=lambda goal: {})

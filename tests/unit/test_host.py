@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from perdure.store.protocol import Claim
 from perdure.store.sqlite import SQLiteStore
 from perdure.testing.clock import MovableClock
 from tests.unit.runtime.desk import LEASE, Outside, agent_of, in_memory
+from tests.unit.worker.test_worker import until
 
 
 def napper(seconds: float = 3600.0) -> Any:
@@ -134,15 +134,6 @@ def _status(store: MemoryStore) -> str:
     """The run's status, without letting anybody go on."""
     found = store._runs.get("r")
     return "" if found is None else str(found.standing.status)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Let others go on until it holds."""
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.0005)
-    raise AssertionError("it never held")
 
 
 async def test_resume_carries_on_what_is_there_and_served() -> None:

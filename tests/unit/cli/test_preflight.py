@@ -14,6 +14,7 @@ import pytest
 
 from perdure.store.sqlite import SQLiteStore
 from tests.unit.cli.conftest import Command
+from tests.unit.cli.test_replay import files
 
 CODE = """
 from typing import Any
@@ -54,12 +55,6 @@ async def _begin(place: Path) -> None:
     async with Runtime(str(place / "perdure.db"), [desk]) as runtime:
         for number in range(30):
             await runtime.run(desk, f"run-{number:02}", "go", patience=timedelta(0))
-
-
-def files(place: Path) -> dict[str, bytes]:
-    """Everything in the folder that belongs to the store; the index of the log is no part of it."""
-    found = sorted(place.glob("perdure.db*"))
-    return {path.name: path.read_bytes() for path in found if path.is_file() and path.suffix != ".db-shm"}
 
 
 def test_the_same_code_may_be_deployed(perdure: Command, waiting: Path) -> None:

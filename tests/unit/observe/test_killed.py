@@ -11,7 +11,8 @@ import pytest
 
 from perdure.observe.ids import span_id
 from perdure.runtime import birth
-from tests.cases.field import Field, ended_by, until
+from tests.cases.field import Field
+from tests.processes import ended_by, until
 
 pytestmark = pytest.mark.slow
 

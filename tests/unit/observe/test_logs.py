@@ -13,7 +13,8 @@ from typing import Any
 import perdure
 from perdure import Done, NotDone
 from perdure.observe import JsonFormatter, Placed, QuietInReplay, TextFormatter, tell
-from tests.cases.field import Field, ended_by
+from tests.cases.field import Field
+from tests.processes import ended_by
 from tests.unit.runtime.stage import RUN, Stage, World, agent
 
 

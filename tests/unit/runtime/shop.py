@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.processes import Processes
 
 PROGRAM = '''
 """Pays. Usage: run RUN_ID LEASE | start RUN_ID LEASE."""
@@ -101,15 +101,12 @@ if __name__ == "__main__":
     asyncio.run(main(*sys.argv[1:]))
 '''
 
-SECONDS = 30.0
-"""How long a test waits for another process before it gives up: more than any machine needs."""
 
-
-class Shop:
+class Shop(Processes):
     """A folder with the program, its store and its ledger."""
 
     def __init__(self, folder: Path, kind: str, *deaths: str, opened: bool = True) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.store = folder / "runs.db"
         (folder / "shop.py").write_text(PROGRAM)
         (folder / "kind").write_text(kind)
@@ -117,7 +114,6 @@ class Shop:
         (folder / "ledger").touch()
         if opened:
             self.open()
-        self._processes: list[subprocess.Popen[str]] = []
 
     def open(self) -> None:
         """Let payments end."""
@@ -135,15 +131,6 @@ class Shop:
         path = self.folder / "asked"
         return len(path.read_text().splitlines()) if path.exists() else 0
 
-    def process(self, *argv: str) -> subprocess.Popen[str]:
-        """One more process, to be ended by `out`."""
-        command = [sys.executable, *argv]
-        made = subprocess.Popen(
-            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self._processes.append(made)
-        return made
-
     def counter(self, mode: str = "run", *, lease: float = 3600.0) -> subprocess.Popen[str]:
         """A process that runs the run `r`. Its lease outlasts every test, unless a test says otherwise."""
         return self.process("shop.py", mode, "r", str(lease))
@@ -158,14 +145,6 @@ class Shop:
         place = self.folder / "runs.db-workers"
         return len(list(place.iterdir())) if place.exists() else 0
 
-    def end(self) -> None:
-        """End every process that was started."""
-        for process in self._processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.kill()
-            process.communicate()
-
 
 @contextmanager
 def shop(folder: Path, kind: str, *deaths: str, opened: bool = True) -> Iterator[Shop]:
@@ -175,22 +154,6 @@ def shop(folder: Path, kind: str, *deaths: str, opened: bool = True) -> Iterator
         yield made
     finally:
         made.end()
-
-
-def out(process: subprocess.Popen[str]) -> str:
-    """What a process says until it ends, well or by a kill that was asked for."""
-    said, complaint = process.communicate(timeout=SECONDS)
-    assert process.returncode in (0, -signal.SIGKILL), complaint
-    return said.strip() if process.returncode == 0 else "killed"
-
-
-def until(condition: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
-    """Wait until it holds; a process that ends meanwhile is a failure."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it never held"
-        assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.01)
 
 
 def heard(process: subprocess.Popen[str], word: str) -> None:

@@ -13,7 +13,9 @@ from perdure.journal import Past, history, load, verify
 from perdure.state import events as e
 from perdure.store.sqlite import SQLiteStore
 from perdure.timeline.late import late_results
-from tests.unit.runtime.shop import Shop, heard, out, shop, stop, until
+from tests.processes import said as out
+from tests.processes import until
+from tests.unit.runtime.shop import Shop, heard, shop, stop
 
 
 async def told(place: Shop) -> tuple[Past, list[Any]]:

@@ -20,8 +20,9 @@ from perdure.store import open_store
 from perdure.store.sqlite import SQLiteStore
 from perdure.testing.clock import MovableClock
 from perdure.testing.contract.trial import new_run
-from tests.cases.field import Field, until
+from tests.cases.field import Field
 from tests.database import new_database
+from tests.processes import until
 from tests.unit.worker.test_health import probe
 
 

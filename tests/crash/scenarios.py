@@ -37,8 +37,7 @@ SOON = timedelta(seconds=2)
 """How long a call may take, by the trial's hurried clock: also how long a NotDone is not believed."""
 
 
-# ----------------------------------------------------------------------------------- the plain loop, with a
-# hook
+# -------------------------------------------------------------------------------- the plain loop, with a hook
 
 
 def _refunds(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
@@ -76,8 +75,7 @@ def _refunds(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 refunds = Scenario("refunds", _refunds, "Refund o-1.")
 
 
-# ------------------------------------------------------------------------------------------- a person must
-# tell
+# ----------------------------------------------------------------------------------------- a person must tell
 
 
 def _letters(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
@@ -102,8 +100,7 @@ def _letters(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 letters = Scenario("letters", _letters)
 
 
-# ------------------------------------------------------------------------------------- lost replies, and
-# retries
+# ---------------------------------------------------------------------------------- lost replies, and retries
 
 
 class NoMoney(Exception):
@@ -167,8 +164,7 @@ def _orders(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 orders = Scenario("orders", _orders)
 
 
-# --------------------------------------------------------------------------------------------- the store's
-# own tables
+# ------------------------------------------------------------------------------------- the store's own tables
 
 
 def _transfers(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
@@ -205,8 +201,7 @@ def _transfers(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 transfers = Scenario("transfers", _transfers)
 
 
-# -----------------------------------------------------------------------------------------------------
-# branches
+# --------------------------------------------------------------------------------------------------- branches
 
 
 def _errands(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
@@ -252,8 +247,7 @@ def _errands(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 branches = Scenario("branches", _errands)
 
 
-# ------------------------------------------------------------------------------------------------ timers
-# and strict
+# ------------------------------------------------------------------------------------------ timers and strict
 
 
 def _naps(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
@@ -279,8 +273,7 @@ def _naps(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 naps = Scenario("naps", _naps)
 
 
-# ---------------------------------------------------------------------------------------------------------
-# signals, questions and their ends
+# -------------------------------------------------------------------------- signals, questions and their ends
 
 
 async def _obliging(place: Any, run_id: str, outcome: Any) -> bool:
@@ -329,8 +322,7 @@ def _waits(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 waits = Scenario("waits", _waits, person=_obliging)
 
 
-# ---------------------------------------------------------------------------------------------------------
-# a cancel
+# --------------------------------------------------------------------------------------------------- a cancel
 
 
 def _cancelled(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
@@ -364,8 +356,7 @@ def _cancelled(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:
 cancelled = Scenario("cancelled", _cancelled)
 
 
-# -------------------------------------------------------------------------------------- a step that fails
-# once
+# ------------------------------------------------------------------------------------- a step that fails once
 
 
 async def _retry(place: Any, run_id: str, outcome: Any) -> bool:

@@ -199,8 +199,7 @@ async def _call(agent: Agent[Any, Any, Any], run: Any, tool: str, value: int) ->
         return f"refused: {error}"
 
 
-# ------------------------------------------------------------------------------------------------- what
-# must come
+# --------------------------------------------------------------------------------------------- what must come
 
 
 def expected(program: Program) -> list[Any]:
@@ -234,8 +233,7 @@ def _expected(statement: Statement) -> Any:
             return "drawn"
 
 
-# --------------------------------------------------------------------------------------------------------
-# drawing
+# ---------------------------------------------------------------------------------------------------- drawing
 
 _DEEP: Mapping[int, tuple[str, ...]] = {
     0: ("call", "call", "call", "gather", "map", "tools", "sleep", "draw"),

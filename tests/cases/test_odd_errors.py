@@ -88,3 +88,13 @@ async def test_whatever_user_code_raises_holds_its_own_run(sqlite: Stage, odd: s
     row = await sqlite.store.row(RUN)
     assert (row.status, row.worker) == ("held", None)
     assert (await sqlite.run(agent(step), run_id="beside")).unwrap() == "unharmed"
+
+
+async def test_a_hold_tells_what_a_person_can_read(memory: Stage) -> None:
+    """An error with twenty megabytes of text was kept in the hold whole, and `why` never came to an end."""
+    made = _raising("step", ValueError("e" * 5_000_000))
+    held: Any = await memory.run(made)
+    assert held.reason == "step-error"
+    assert held.detail.startswith("ValueError: eee")
+    assert ".py:" in held.detail
+    assert len(held.detail) < 3_000

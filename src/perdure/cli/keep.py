@@ -137,6 +137,10 @@ async def _import(options: Options, bundle: bundles.Bundle) -> int:
 # ---------------------------------------------------------------------------------------------- prune
 
 
+NAMED = 20
+"""So many of the runs that would go are named, the newest first."""
+
+
 @click.command(short_help="Remove runs that have ended. --dry-run first.")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--older", type=Span(), default="0s", metavar="SPAN", help="Ended so long ago: 30d, 12h, 2w.")
@@ -237,6 +241,10 @@ def _tell(options: Options, plan: pruning.Plan, keep: str, found: pruning.Pruned
         click.echo("would " + _sentence(plan, keep, "remove"))
         for status, count in sorted(Counter(row.status for row in plan.rows).items()):
             click.echo(f"  {count:,} {clean(status)}")
+        for row in plan.rows[:NAMED]:
+            click.echo(f"  goes: {clean(row.run_id)}, {clean(row.status)}")
+        if len(plan.rows) > NAMED:
+            click.echo(f"  goes: {len(plan.rows) - NAMED:,} more; --json names all of them")
     for why, count in sorted(plan.kept.items()):
         click.echo(f"  stays: {counted(count, 'ended run')}, {why}")
     for name, why in plan.refused:

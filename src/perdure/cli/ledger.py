@@ -11,7 +11,7 @@ from perdure.errors import at_store
 from perdure.timeline.amounts import counted, duration, moment
 from perdure.timeline.audit import MEANING, Act, Permit
 from perdure.timeline.inbox import Entry
-from perdure.timeline.plain import clean, quoted
+from perdure.timeline.plain import brief, clean, quoted
 
 if TYPE_CHECKING:
     from perdure.timeline.pruning import Epitaph
@@ -86,17 +86,17 @@ def _row(act: Act) -> list[str | Text]:
 
 
 def _permit(permit: Permit) -> str:
-    who = ", ".join(clean(name) + (f" ({clean(note)})" if note else "") for name, note in permit.agreed)
+    who = ", ".join(clean(name) + (f" ({brief(note, 200)})" if note else "") for name, note in permit.agreed)
     edit = ", ".join(f"{clean(name)}={quoted(value)}" for name, value in permit.edit)
     edited = f", edited: {edit}" if edit else ""
     match permit.ended:
         case "used":
             return f"{who}{edited}"
         case "denied":
-            return f"denied by {clean(permit.by)}" + (f" ({clean(permit.note)})" if permit.note else "")
+            return f"denied by {clean(permit.by)}" + (f" ({brief(permit.note, 200)})" if permit.note else "")
         case "granted":
             return f"{who}{edited}, not used"
         case "voided":
-            return f"void: {clean(permit.note)}"
+            return f"void: {brief(permit.note, 200)}"
         case _:
             return "expired" if permit.ended == "expired" else "asked for"

@@ -62,6 +62,10 @@ def let_go(run_id: str) -> tuple[str, str, str]:
     )
 
 
+SAID_MOST = 2_000
+"""How much of what an error says a hold tells."""
+
+
 def step_error(run_id: str, error: BaseException, record: RunRecord) -> e.RunHeld:
     """An exception left the step; if it is the recorded failure of an act, a retry gets it again."""
     if isinstance(error, SecrecyError):
@@ -69,12 +73,13 @@ def step_error(run_id: str, error: BaseException, record: RunRecord) -> e.RunHel
     place = line_of_error(error)
     what = said_by(error)
     code = f"[{error.code}] " if isinstance(error, PerdureError) else ""
-    detail = f"{code}{type(error).__name__}: {what}" + (f" ({place})" if place else "")
+    said = redacted(f"{code}{type(error).__name__}: {what}")[:SAID_MOST]
+    detail = said + (f" ({place})" if place else "")
     act = _failed_act(error, record)
     if act is None:
-        return e.RunHeld("step-error", redacted(detail), (*_mending(run_id, error), *ways(run_id)))
+        return e.RunHeld("step-error", detail, (*_mending(run_id, error), *ways(run_id)))
     mend = f"handle the failure of {act.name} in the step, and deploy it: a retry gets it from the record"
-    return e.RunHeld("step-error", redacted(detail), (mend, *ways(run_id)), act.path)
+    return e.RunHeld("step-error", detail, (mend, *ways(run_id)), act.path)
 
 
 def _mending(run_id: str, error: BaseException) -> tuple[str, ...]:

@@ -276,7 +276,7 @@ def _open_call(call: CallRecord, now: int) -> str:
 
 def _open_wait(wait: WaitRecord, now: int) -> str:
     terms = terms_of(wait)
-    what = clean(wait.name) if wait.kind == "sleep" else f"{clean(words(wait))} at {wait.path}"
+    what = clean(wait.name) if wait.kind == "sleep" else f"{brief(words(wait), 400)} at {wait.path}"
     if terms.choices is not None:
         what += f" ({' | '.join(clean(written(choice, 80)) for choice in terms.choices)})"
     if wait.refused:

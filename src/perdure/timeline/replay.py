@@ -53,7 +53,7 @@ class Rerun:
         base: RunRecord,
     ) -> None:
         self.steps = self.calls = 0
-        self.number = 0  # the step that is executed
+        self.number = self.seq = 0  # the step that is executed, and the last event of it
         self.notes: list[str] = []
         self.execution: Execution | None = None
         self._host = host
@@ -104,7 +104,7 @@ class Rerun:
         then = next(self._todo, None)
         if then is None:
             return False, None
-        self.number = then.number
+        self.number, self.seq = then.number, then.seq
         if (record := self._brought_over(then.record)) is None:
             return True, None
         self.steps += 1

@@ -247,7 +247,7 @@ class Replayer:
             execution.drive.stopping = True
         what = f"no end within {self._seconds:g} s"
         detail = f"[{StepHangs.code}] step {rerun.number} came to {what}"
-        return Difference("hangs", rerun.number, 0, "", "an end", what, detail, place)
+        return Difference("hangs", rerun.number, rerun.seq, "", "an end", what, detail, place)
 
 
 def _refused(row: RunRow, error: PerdureError) -> Replayed:

@@ -68,6 +68,8 @@ def test_prune_says_first_what_it_would_do_and_asks(perdure: Command, store: Pat
     before = everything(store.parent)
     told = perdure("prune", "--dry-run").out
     assert told.startswith("would remove 1 run, ")
+    assert "  goes: order-1042, succeeded\n" in told
+    assert perdure("prune", "--dry-run", "--json").document["runs"] == ["order-1042"]
     assert everything(store.parent) == before
     answer = perdure("prune")
     assert (answer.code, "error[U713]" in answer.err) == (5, True)

@@ -207,6 +207,7 @@ def test_a_step_that_never_ends_is_told(lived: Path) -> None:
     )
     assert done.returncode == 1, done.stderr
     assert "[R220] step 2 came to no end within 0.3 s" in done.stdout
+    assert re.search(r"at +run-01@[1-9]", done.stdout), done.stdout
     assert f"{lived / 'hangs.py'}:" in done.stdout
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, get_args
 
 from perdure import codec
 from perdure.agent import (
@@ -114,35 +114,47 @@ class Runtime(Desk):
             agent.validate()
         self.clock = clock
         self.check = check
-        worker = f"w-{clock.new_id()}"
+        self._serving = Serving(workers) if isinstance(workers, int) and workers else workers
+        self._lease_seconds, self._secrets = lease_seconds, secrets
+        self._life: Literal["new", "open", "closed"] = "new"
+        self._begin()
+
+    def _begin(self) -> None:
+        """Another incarnation: one that was closed can be opened again, in the same loop or another one."""
+        worker = f"w-{self.clock.new_id()}"
         self.host = Host(
             store=self.store,
-            clock=clock,
-            leases=Leases(self.store, worker, clock, lease_seconds),
-            limits=Limits(clock),
+            clock=self.clock,
+            leases=Leases(self.store, worker, self.clock, self._lease_seconds),
+            limits=Limits(self.clock),
             providers=Providers(),
             threads=ThreadPoolExecutor(THREADS, thread_name_prefix="perdure-tool"),
             known=dict(self.agents),
-            secrets=secrets,
+            secrets=self._secrets,
         )
-        served = list(self.agents.values())
-        serving = Serving(workers) if isinstance(workers, int) and workers else workers
-        self._worker = Worker(self.host, served, serving, check=check) if serving else None
+        agents = list(self.agents.values())
+        self._worker = Worker(self.host, agents, self._serving, check=self.check) if self._serving else None
         self._working: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        if self._life == "open":
+            raise BadSetting("this Runtime is open already", remedy="use it as it is, or make another one")
+        if self._life == "closed":
+            self._begin()
         await self.store.open()
         await self.store.enlist(self.host.worker)
         await self.host.providers.__aenter__()
         if self._worker is not None:
             self._working = asyncio.create_task(self._worker.run(), name=f"worker {self.host.worker}")
             self._working.add_done_callback(_ended_early)
+        self._life = "open"
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Drain the worker and close what was opened. Raises what ended the worker before its time."""
+        self._life = "closed"
         try:
             if self._working is not None:
                 await self._drained(self._working)

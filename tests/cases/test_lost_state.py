@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -125,3 +126,27 @@ def test_only_the_store_is_carried_to_another_machine(field: Field, tmp_path: Pa
         there.end()
     assert (there.lines("entered"), len(there.lines("paid"))) == ([], 1)
     assert said(there.process("-c", "print('alive')")) == "alive"
+
+
+async def test_a_file_of_two_names_is_refused_under_each(field: Field) -> None:
+    """Each name has a log of its own: who works by the one writes over what was done by the other."""
+    field.program(
+        """
+agent = Agent("counter", state=dict)
+
+@agent.step
+async def step(run):
+    run.finish("done")
+"""
+    )
+    (field.folder / "other").mkdir()
+    assert field.perdure("run", "app.py:agent", "go", "--id", "r", "--store", "runs.db")[0] == 0
+    os.link(field.file, field.folder / "other" / "runs.db")
+    for name in ("runs.db", "other/runs.db"):
+        for command in (("runs",), ("run", "app.py:agent", "go", "--id", "s"), ("worker", "app.py:agent")):
+            code, _, complaint = field.perdure(*command, "--store", name)
+            assert (code, "[S102]" in complaint, "2 names" in complaint) == (1, True, True), complaint
+    (field.folder / "other" / "runs.db").unlink()
+    os.symlink(field.file, field.folder / "other" / "runs.db")  # which is followed
+    assert field.perdure("run", "app.py:agent", "go", "--id", "s", "--store", "other/runs.db")[0] == 0
+    assert await field.until_ended("r", "s") == ["succeeded", "succeeded"]

@@ -14,6 +14,7 @@ from perdure import Cancelled, Finished, Held, Principal, Run, Runtime, Waiting,
 from perdure.errors import (
     BadArguments,
     BadPoint,
+    BadSetting,
     NoSuchRun,
     NothingToResolve,
     NotServed,
@@ -398,3 +399,36 @@ async def test_a_place_that_closes_while_a_run_is_driven_gives_its_lease_back() 
     assert outside.done == ["a", "b"]
     assert desk.clock.monotonic() < LEASE
     assert (await load(desk.store, "r")).record.ended == "succeeded"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_place_that_was_closed_is_opened_again(tmp_path: Path, workers: int) -> None:
+    """In its loop or another one, as another incarnation, with threads of its own."""
+
+    @tool(effect="irreversible")
+    def count(number: int) -> int:
+        return number + 1
+
+    async def step(run: Run[Any]) -> None:
+        run.finish(str(await run.call(count, 1)))
+
+    made = agent_of(step, count)
+    place = Runtime(str(tmp_path / "runs.db"), [made], workers=workers)
+    names = set()
+
+    async def life(run_id: str) -> None:
+        async with place:
+            names.add(place.host.worker)
+            assert await place.run(made, run_id, "go") == Finished("2", run_id=run_id)
+            with pytest.raises(BadSetting, match="open already"):
+                async with place:
+                    pass
+            assert await place.run(made, run_id, "go") == Finished("2", run_id=run_id)
+
+    async def twice() -> None:
+        await life("a")
+        await life("b")
+
+    asyncio.run(twice())
+    asyncio.run(life("c"))
+    assert len(names) == 3

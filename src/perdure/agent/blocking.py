@@ -15,18 +15,31 @@ from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, Self, TypeVar
 
+from perdure.errors import LoopEnded
+
 T = TypeVar("T")
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run it in an event loop of its own. Raises what it raises, KeyboardInterrupt where Ctrl+C ended it."""
+    """Run it in an event loop of its own. Raises what it raises, KeyboardInterrupt where Ctrl+C ended it,
+    LoopEnded where something in it did.
+    """
     with _Interrupts() as interrupts, asyncio.Runner() as runner:
         try:
             return runner.run(interrupts.end(work))
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if interrupts.came:
                 raise KeyboardInterrupt from None
+            raise LoopEnded("code in it has cancelled the run's own task") from error
+        except RuntimeError as error:
+            if was_stopped(error):
+                raise LoopEnded("code in it has stopped the event loop") from error
             raise
+
+
+def was_stopped(error: BaseException) -> bool:
+    """Whether this is what asyncio raises when its loop was stopped too early."""
+    return isinstance(error, RuntimeError) and str(error).startswith("Event loop stopped before")
 
 
 class _Interrupts:

@@ -17,7 +17,7 @@ import click
 
 from perdure.cli import exits
 from perdure.cli.options import Options
-from perdure.errors import PerdureError
+from perdure.errors import LoopEnded, PerdureError
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Begin": ("demo", "init", "run", "worker"),
@@ -160,6 +160,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             code = _told(_wrapped(fault), options)
     except Exception as fault:  # noqa: BLE001 - a fault of perdure's own is told like any other error
         code = _told(_wrapped(fault), options)
+    except BaseException as fault:  # an import of asyncio is dear where no command needs it
+        if type(fault).__name__ != "CancelledError":
+            raise
+        code = _told(_wrapped(fault), options)
     sys.exit(code)
 
 
@@ -187,14 +191,26 @@ def _open_streams() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
-def _wrapped(fault: Exception) -> PerdureError:
-    error = PerdureError(
+def _wrapped(fault: BaseException) -> PerdureError:
+    from perdure.agent.blocking import was_stopped
+
+    error: PerdureError
+    if was_stopped(fault):
+        error = LoopEnded("a tool, or other code in it, has stopped the event loop")
+    elif not isinstance(fault, Exception):
+        error = LoopEnded("a tool, or other code in it, has cancelled what this command waits for")
+    else:
+        error = _own(fault)
+    error.__cause__ = fault
+    return error
+
+
+def _own(fault: Exception) -> PerdureError:
+    return PerdureError(
         f"a fault in perdure itself: {type(fault).__name__}: {fault}",
         safe="What was acknowledged before is safe; perdure verify tells what is whole.",
         remedy="the same command with --trace shows where; please report it",
     )
-    error.__cause__ = fault
-    return error
 
 
 def _forgive_narrow_encodings() -> None:

@@ -45,6 +45,7 @@ from perdure.errors.calls import (
     CallError,
     CallFailed,
     CallOutsideStep,
+    ChildCameBack,
     ChildFailed,
     EffectRefused,
     ForeignTask,
@@ -70,6 +71,7 @@ from perdure.errors.config import (
     BadSetting,
     ConfigError,
     ExtraMissing,
+    LoopEnded,
     LoopRunning,
     NoRuntime,
 )
@@ -141,6 +143,7 @@ from perdure.errors.signals import (
     LeaseLost,
     Signal,
     Suspend,
+    signal_in,
 )
 from perdure.errors.stores import (
     BadRunId,
@@ -208,6 +211,7 @@ __all__ = [
     "CallFailed",
     "CallOutsideStep",
     "CannotWrite",
+    "ChildCameBack",
     "ChildFailed",
     "CodeChanged",
     "CodeMissing",
@@ -235,6 +239,7 @@ __all__ = [
     "LeaseLost",
     "LeftUnknown",
     "LookAgain",
+    "LoopEnded",
     "LoopRunning",
     "MigrationFailed",
     "MigrationGap",
@@ -320,5 +325,6 @@ __all__ = [
     "at_store",
     "catalogue",
     "said_by",
+    "signal_in",
     "without_password",
 ]

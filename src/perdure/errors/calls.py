@@ -231,6 +231,19 @@ class NotAwaited(CallError):
     )
 
 
+class ChildCameBack(CallError):
+    """A process was forked inside a run's code, and the child came back out of it instead of ending there.
+
+    The child is a copy of a process that drives runs: it ends at once, with exit code 1, and says so on its
+    standard error. With `sys.exit` in the child it ends with that code and says nothing. The parent notices
+    nothing of it.
+    """
+
+    code = "T223"
+    default_safe = "The child has written nothing; its parent drives the run, and goes on."
+    default_remedy = "end the child where its work is done: os._exit(0); or use subprocess or multiprocessing"
+
+
 class ChildFailed(CallError):
     """A run that this step spawned has ended without a result.
 

@@ -59,6 +59,17 @@ class LoopRunning(ConfigError):
     default_remedy = "await agent.run(...) there; run_sync is for code that has no event loop"
 
 
+class LoopEnded(ConfigError):
+    """The event loop ended while runs were driven in it: code in it has stopped it, or cancelled its tasks.
+
+    Such as a tool that calls `loop.stop()`, or that cancels everything in `asyncio.all_tasks()`.
+    """
+
+    code = "C107"
+    default_safe = "What was recorded is kept; a call that was under way is unknown, as after a crash."
+    default_remedy = "take that out of the tool, whose process belongs to every run in it; carry the runs on"
+
+
 class NoRuntime(ConfigError):
     """An agent was to be run and the part of perdure that runs agents is not loaded."""
 

@@ -16,3 +16,15 @@ class Suspend(Signal):
 
 class LeaseLost(Signal):
     """Another worker owns the run by now; this process must stop acting on it at once."""
+
+
+def signal_in(error: BaseException) -> BaseException:
+    """The signal that a group of exceptions carries, else the error itself.
+
+    A task group wraps whatever leaves its block, and so also what only unwinds the step.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            if isinstance(found := signal_in(one), Signal):
+                return found
+    return error

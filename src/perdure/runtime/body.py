@@ -17,6 +17,7 @@ from perdure.agent import Call, Tool, call_scope, publisher
 from perdure.agent.declared import in_thread
 from perdure.errors import ProviderFailed
 from perdure.journal.outlast import outlast
+from perdure.runtime import strays
 from perdure.runtime.drive import Drive
 from perdure.runtime.listening import Ears
 
@@ -70,7 +71,7 @@ async def _run(drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
             work: asyncio.Future[Any] = asyncio.ensure_future(_here(thunk))
         else:
             loop, context = asyncio.get_running_loop(), copy_context()
-            work = loop.run_in_executor(drive.host.threads, context.run, in_thread, thunk)
+            work = loop.run_in_executor(drive.host.threads, context.run, in_thread, strays.home(thunk))
         return await _within(work, timeout.total_seconds() if timeout is not None else None, tool)
     finally:
         call_scope.reset(token)
@@ -84,14 +85,17 @@ async def _run(drive: Drive, call: Call, tool: Tool[..., Any]) -> BodyEnd:
 async def _here(thunk: Callable[[], Any]) -> BodyEnd:
     """In this very task: most calls are so, and a task costs tens of microseconds."""
     try:
-        return BodyEnd(await thunk())
+        result = await thunk()
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         return BodyEnd(error=error)  # nobody cancelled: the body raised it by itself
     except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever a tool raises becomes a fact)
+        strays.look(error)
         return BodyEnd(error=error)  # a tool that asks for the process's end would end its neighbours as well
+    strays.look()
+    return BodyEnd(result)
 
 
 async def _within(work: asyncio.Future[Any], seconds: float | None, tool: Tool[..., Any]) -> BodyEnd:

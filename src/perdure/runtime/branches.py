@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from perdure.errors import Signal
+from perdure.errors import Signal, signal_in
 from perdure.journal.outlast import outlast
 from perdure.runtime.execution import Branch, Execution, as_error, branch_scope, here
 from perdure.runtime.giving_up import gather_head, gave_up_gather, give_up, served
@@ -99,8 +99,11 @@ async def _branch(branch: Branch, work: Work, flock: _Flock) -> Ended:
         inside = True
         value = await work()
         return Ended(value, branch.unwinding)
-    except (Signal, Exception, asyncio.CancelledError) as raised:  # noqa: BLE001  (told to the parent)
-        return Ended(None, branch.unwinding or raised)
+    except (Signal, Exception, asyncio.CancelledError, BaseExceptionGroup) as raised:
+        found = branch.unwinding or signal_in(raised)
+        if isinstance(found, BaseExceptionGroup) and not isinstance(found, Exception):
+            raise
+        return Ended(None, found)
     except SystemExit as ending:
         return Ended(None, branch.unwinding or as_error(ending))
     finally:

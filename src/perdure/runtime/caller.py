@@ -30,11 +30,12 @@ def line_of_step(step: asyncio.Task[Any] | None) -> str:
 
 
 def line_of_error(error: BaseException) -> str:
-    """`file:line` of the innermost frame that is not perdure's; empty if there is none."""
-    places = traceback.extract_tb(error.__traceback__)
-    return next(
-        (f"{one.filename}:{one.lineno}" for one in reversed(places) if not one.filename.startswith(_HERE)), ""
-    )
+    """`file:line` of the innermost frame of the user's own files, else of whatever is not perdure's; empty if
+    there is none.
+    """
+    places = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(_HERE)]
+    own = [one for one in places if not one.filename.startswith((*_OTHERS, "<frozen"))]
+    return next((f"{one.filename}:{one.lineno}" for one in reversed(own or places)), "")
 
 
 def line_of_frame(frame: FrameType | None, *, only: bool = False) -> str:

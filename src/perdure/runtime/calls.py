@@ -56,6 +56,7 @@ from perdure.runtime import (
     questions,
     reconcile,
     standins,
+    strays,
 )
 from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
@@ -508,7 +509,7 @@ async def _transact(wanted: Wanted, call: Call) -> None:
         with _hearing(drive, call, tool):
             context = copy_context()
             context.run(call_scope.set, replace(call, tx=tx))
-            result = context.run(in_thread, tool.thunk(call.args, injected))
+            result = context.run(in_thread, strays.home(tool.thunk(call.args, injected)))
         reached("transact.inside")
         value, wanted.result = checked_result(drive, tool, result)
         receipt = e.CallSettled(

@@ -20,6 +20,7 @@ from perdure.codec.secret import Resolver
 from perdure.errors import LeaseLost
 from perdure.journal import Journal, Lingering, resolve, retold
 from perdure.journal.outlast import outlast
+from perdure.runtime import strays
 from perdure.runtime.boundary import reached
 from perdure.runtime.chunks import Chunks, Voice
 from perdure.runtime.leases import Leases
@@ -93,6 +94,7 @@ class Drive(Struct, eq=False):
 
     def __post_init__(self) -> None:
         self._looked = self.host.clock.monotonic()
+        strays.watch(self.journal)
 
     @property
     def record(self) -> RunRecord:

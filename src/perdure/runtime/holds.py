@@ -6,6 +6,7 @@ Decides nothing: whoever drives or rehearses a step finds out, and both say it a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from perdure.codec import decode
 from perdure.codec.redaction import redacted
@@ -67,14 +68,18 @@ SAID_MOST = 2_000
 
 
 def step_error(run_id: str, error: BaseException, record: RunRecord) -> e.RunHeld:
-    """An exception left the step; if it is the recorded failure of an act, a retry gets it again."""
+    """An exception left the step; if it is the recorded failure of an act, a retry gets it again.
+
+    Of a group (a task group raises one) the first is told.
+    """
+    raised, (error, of) = error, first_of(error)
     if isinstance(error, SecrecyError):
         return out_of_reach(run_id, error)
-    place = line_of_error(error)
+    place = line_of_error(error) or line_of_error(raised)
     what = said_by(error)
     code = f"[{error.code}] " if isinstance(error, PerdureError) else ""
     said = redacted(f"{code}{type(error).__name__}: {what}")[:SAID_MOST]
-    detail = said + (f" ({place})" if place else "")
+    detail = said + (f" ({place})" if place else "") + of
     act = _failed_act(error, record)
     if act is None:
         return e.RunHeld("step-error", detail, (*_mending(run_id, error), *ways(run_id)))
@@ -89,6 +94,22 @@ def _mending(run_id: str, error: BaseException) -> tuple[str, ...]:
     if not isinstance(error, PerdureError) or isinstance(error, CallFailed) or not error.remedy:
         return ()
     return (redacted(re.sub(r"\bRUN\b", run_id, error.remedy)),)
+
+
+def first_of(error: BaseException) -> tuple[BaseException, str]:
+    """What a group of exceptions came from, and how many there were in words; else the exception itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error, ""
+    inside = list(_leaves(error))
+    return inside[0], f", the first of {len(inside)} in a group" if len(inside) > 1 else ""
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for one in group.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            yield from _leaves(one)
+        else:
+            yield one
 
 
 def _failed_act(error: BaseException, record: RunRecord) -> CallRecord | None:

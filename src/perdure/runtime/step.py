@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import json
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -46,8 +47,9 @@ from perdure.errors import (
     Signal,
     UnknownTool,
     said_by,
+    signal_in,
 )
-from perdure.runtime import calls, children, markers, waits
+from perdure.runtime import calls, children, markers, strays, waits
 from perdure.runtime.birth import read_goal
 from perdure.runtime.branches import Work, branch_out
 from perdure.runtime.difference import Sides
@@ -395,15 +397,20 @@ async def execute(execution: Execution, fn: Callable[[Any], Awaitable[None]]) ->
     outer_branch, outer_step = branch_scope.set(branch), step_scope.set(StepScope(execution))
     current_steps.enter()
     try:
-        await fn(LiveRun(execution))
+        try:
+            await fn(LiveRun(execution))
+        finally:
+            strays.look(sys.exception())
         if isinstance(branch.unwinding, Interrupted):
             raise branch.unwinding
         if branch.unwinding is not None:
             raise SwallowedSignal(str(branch.unwinding))
         _all_awaited(execution)
-    except Exception as error:
+    except (Exception, BaseExceptionGroup) as error:
         if branch.unwinding is not None:  # answered by an error of the step's own: it unwinds all the same
             raise branch.unwinding from error
+        if isinstance(found := signal_in(error), Signal):
+            raise found from error
         raise
     except SystemExit as ending:  # a library's exit(2) ends this step, and not the runs beside it
         raise as_error(ending) from ending

@@ -32,7 +32,10 @@ from perdure.worker.serving import Serving
 log = logging.getLogger("perdure.worker")
 
 LEAVE_SECONDS = 5.0
-"""A run that was told to stop at once gets so long to write what it knows, and to give its lease back."""
+"""A run that was told to stop at once gets so long to write what it knows, and to give its lease back.
+
+So long, too, the store has for a claim that is under way, and to tell what was left.
+"""
 
 DEFAULT = Serving()
 """How a worker serves that was told nothing."""
@@ -122,12 +125,32 @@ class Worker:
         However it ends, cancelled or by a fault, no drive is left behind.
         """
         self.host.leases.watch()
+        scanning = asyncio.create_task(self._scan(), name=f"scan of {self.host.worker}")
         try:
-            await self._scan()
-            if self._drives:
-                await asyncio.wait(self._drives, timeout=self.drain_seconds)
+            await self._until_stopped(scanning)
+            await self._drain(scanning)
         finally:
+            scanning.cancel()
+            await asyncio.wait([scanning])
             await self._leave()
+
+    async def _until_stopped(self, scanning: asyncio.Task[None]) -> None:
+        """Return once it is told to stop. Raises what ended the scan before."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([scanning, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        if not self._stopping.is_set():
+            scanning.result()
+
+    async def _drain(self, scanning: asyncio.Task[None]) -> None:
+        """Let what has begun end within the grace; a store that is away is waited for no longer."""
+        since = self.host.clock.monotonic()
+        await asyncio.wait([scanning], timeout=LEAVE_SECONDS)
+        if self._drives:
+            left = self.drain_seconds - (self.host.clock.monotonic() - since)
+            await asyncio.wait(self._drives, timeout=max(left, 0.0))
 
     async def _scan(self) -> None:
         seen = 0
@@ -286,4 +309,8 @@ class Worker:
             if stuck:
                 log.error("%d runs are in code that cannot be stopped: they are left as they are", self.stuck)
         self._ended = True
-        self.left = await left_open(self.host.store, running)
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                self.left = await left_open(self.host.store, running)
+        except TimeoutError:
+            self.left = tuple(Left(run_id, ()) for run_id in running)

@@ -351,6 +351,30 @@ async def test_a_step_that_does_not_end_in_time_is_left_as_it_is() -> None:
     assert gate.outside.done == ["x"]
 
 
+async def test_a_store_that_is_away_keeps_no_worker_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a claim under way nor the look at what was left is waited for: each of them may take long."""
+    monkeypatch.setattr(worker_module, "LEAVE_SECONDS", 0.02)
+    store, clock = new()
+    gate, away = Gate(), asyncio.Event()
+
+    async def nothing(*_: object) -> Any:
+        away.set()
+        await asyncio.Event().wait()
+
+    async with served(store, clock, gate.agent) as place:
+        await place.start(gate.agent, "r", "x")
+        await until(lambda: gate.inside)
+        monkeypatch.setattr(store, "claim", nothing)
+        monkeypatch.setattr(store, "load", nothing)
+        await place.start(gate.agent, "s", "y")
+        await away.wait()
+        assert place._worker is not None
+        place._worker.drain_seconds = 0.0
+        place._worker.stop()
+        await asyncio.wait_for(place.drained(), 30.0)
+        assert [(one.run_id, one.calls) for one in place._worker.left] == [("r", ())]
+
+
 @pytest.mark.parametrize("how", ["cancelled", "fault"])
 async def test_however_a_worker_ends_no_drive_is_left_behind(
     how: str, monkeypatch: pytest.MonkeyPatch

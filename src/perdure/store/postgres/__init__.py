@@ -68,6 +68,9 @@ T = TypeVar("T")
 READERS = 4
 """Threads that read and claim, each with a connection once it is needed."""
 
+CLOSE_SECONDS = 5.0
+"""A store that is closed while its server is away waits so long for it, with what is still to be written."""
+
 PATIENCE_SECONDS = 30.0
 """How long a broken connection is replaced before a verb fails for it."""
 
@@ -191,6 +194,8 @@ class PostgresStore(ThreadedStore[Connection]):
         self._wake()
 
     def _disconnect(self) -> None:
+        if self._link is not None:
+            self._link.close_within(CLOSE_SECONDS)
         if self._writer is not None:
             self._writer.close()
         if self._link is not None:

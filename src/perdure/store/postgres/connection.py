@@ -133,6 +133,17 @@ class Link:
             raise
         return connection
 
+    def close_within(self, seconds: float) -> None:
+        """From then on nothing is tried again or waited for; what can be written until then is."""
+
+        def end() -> None:
+            self.closing.set()
+            self.limit.hurry()
+
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
+
     def patiently(self, attempt: Callable[[], T]) -> T:
         """Do it, and again while the connection breaks before anything can have been committed."""
         until = time.monotonic() + self.patience_seconds
@@ -271,7 +282,9 @@ def _unreachable(error: Exception, shown: str) -> StoreUnavailable:
         "certificate",
     )
     remedy = "start the server, or correct host and port"
-    if "database" in what and "does not exist" in what:
+    if "too many clients" in what or "connection slots" in what or "too many connections" in what:
+        remedy = "end sessions that nobody needs, raise max_connections, or put a pooler in front"
+    elif "database" in what and "does not exist" in what:
         remedy = "createdb that database, or name another one"
     elif any(word in what for word in final):
         remedy = "correct the user and the password (PGPASSWORD, ~/.pgpass), or the server's pg_hba.conf"

@@ -60,6 +60,13 @@ class Limit:
             with self._mutex:
                 self._under_way.discard(exchange)
 
+    def hurry(self) -> None:
+        """Whoever waits for an answer has waited long enough."""
+        with self._mutex:
+            for exchange in self._under_way:
+                exchange.until = 0.0
+            self.seconds = min(self.seconds, 1.0)
+
     def close(self) -> None:
         """Look no more; nothing may be under way that has no end of its own."""
         self._closing.set()

@@ -36,7 +36,7 @@ from perdure.store.protocol import (
     StoreStats,
 )
 from perdure.store.sqlite import anew, claims, reads
-from perdure.store.sqlite.connection import SCHEMA_VERSION, check_file, check_ours, missing_right
+from perdure.store.sqlite.connection import SCHEMA_VERSION, check_file, check_name, check_ours, missing_right
 from perdure.store.sqlite.incarnation import Signs
 from perdure.store.sqlite.place import BUSY_SECONDS, RESERVE_BYTES, Place, size_of
 from perdure.store.sqlite.reader import Reader
@@ -114,6 +114,7 @@ class SQLiteStore(ThreadedStore[apsw.Connection]):
 
     def _connect(self) -> None:
         check_file(self.place.path)
+        check_name(self.place.path)
         self._read_only = None
         writer = self._open_writer()
         reader = Reader(self.place, quietly=writer is None)

@@ -166,6 +166,21 @@ def check_file(path: str) -> None:
         raise NotAStore(f"{path} is not an SQLite file", path=path)
 
 
+def check_name(path: str) -> None:
+    """Refuse a file that has a second name. Raises StoreUnavailable.
+
+    The log, its index and our locks are found by the name: who comes by the other one has others, sees
+    nothing of what is written here, and writes over it. To be asked when a store is opened: a link that is
+    made later is somebody's copy.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        names = os.stat(path).st_nlink
+        if names > 1:
+            what = f"{path} is one of {names} names of one file (hard links), and each has another log"
+            remedy = "keep one name: find the others (find -samefile) and put copies in their place"
+            raise StoreUnavailable(what, remedy=remedy, path=path)
+
+
 def check_ours(path: str, busy_seconds: float) -> None:
     """Refuse another program's database, or a newer perdure's, before anything is made beside it.
 

@@ -13,7 +13,6 @@ import sys
 import traceback
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 from perdure.errors import ChildCameBack
@@ -76,7 +75,7 @@ def home(thunk: Callable[[], T]) -> Callable[[], T]:
 def _end(error: BaseException | None) -> NoReturn:
     """End this process, as one that was to end here if it says so, else with a word why."""
     code = 1
-    with suppress(Exception):
+    try:
         if isinstance(error, SystemExit):
             code = error.code if isinstance(error.code, int) else int(error.code is not None)
             if code == 1 and error.code != 1:
@@ -87,4 +86,5 @@ def _end(error: BaseException | None) -> NoReturn:
             sys.stderr.write(f"{ChildCameBack('a child process has come back out of the code of a run')}\n")
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(code)
+    finally:  # whatever becomes of the words
+        os._exit(code)

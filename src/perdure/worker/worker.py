@@ -141,13 +141,15 @@ class Worker:
             await asyncio.wait([scanning, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
-        if not self._stopping.is_set():
+        if scanning.done():
             scanning.result()
 
     async def _drain(self, scanning: asyncio.Task[None]) -> None:
         """Let what has begun end within the grace; a store that is away is waited for no longer."""
         since = self.host.clock.monotonic()
         await asyncio.wait([scanning], timeout=LEAVE_SECONDS)
+        if scanning.done():
+            scanning.result()
         if self._drives:
             left = self.drain_seconds - (self.host.clock.monotonic() - since)
             await asyncio.wait(self._drives, timeout=max(left, 0.0))

@@ -237,12 +237,16 @@ def translate(error: Exception, shown: str) -> StoreError:
         case "XX001" | "XX002":
             safe = "Nothing was written. What reads well is served, damage never is."
             return Damaged(f"{shown} is damaged: {text}", safe=safe, **facts)
-        case "42P01" | "42703" | "42P10" | "42883" | "23505" | "23502" | "23514":
+        case "42P01" | "42703" | "42P10" | "42883":  # of every run, so that none is set aside for it
+            return StoreUnavailable(f"{shown} lacks tables of perdure's: {text}", remedy=_TABLES, **facts)
+        case "23505" | "23502" | "23514":
             return Damaged(f"the tables of {shown} are not as perdure made them: {text}", **facts)
         case _:
             what = f"PostgreSQL failed on {shown}: {type(error).__name__}: {text}"
             return StoreIO(what, remedy="see the server's log, then resume", **facts)
 
+
+_TABLES = "bring the tables back, or correct the search_path of this role; then the runs go on"
 
 RIGHTS = "let the owner grant them: see docs/stores.md, the least rights"
 """The remedy for a right that is missing."""
@@ -278,6 +282,7 @@ def _unreachable(error: Exception, shown: str) -> StoreUnavailable:
         "password",
         "pg_hba",
         "permission denied",
+        "not permitted to log in",
         "SSL",
         "certificate",
     )

@@ -330,7 +330,10 @@ def translate(error: apsw.Error, path: str) -> StoreError:
             return NotAStore(f"{path} is not an SQLite file", **facts)
         case apsw.TooBigError():
             return TooLarge(f"a value is above SQLite's limit: {text}", **facts)
-        case apsw.SQLError() | apsw.SchemaChangeError() | apsw.ConstraintError() | apsw.MismatchError():
+        case apsw.SQLError() | apsw.SchemaChangeError():  # of every run, so that none is set aside for it
+            remedy = "bring the tables back, from a backup if they are gone; then the runs go on"
+            return StoreUnavailable(f"{path} lacks tables of perdure's: {text}", remedy=remedy, **facts)
+        case apsw.ConstraintError() | apsw.MismatchError():
             return Damaged(f"the tables of {path} are not as perdure made them: {text}", **facts)
         case _:
             return StoreIO(f"SQLite failed on {path}: {type(error).__name__}: {text}", **facts)

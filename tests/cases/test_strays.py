@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from perdure.state import events as e
-from tests.cases.field import SECONDS, Field
+from tests.cases.field import Field
+from tests.processes import SECONDS
 
 _FORKS = """
 agent = Agent("forker", state=dict)

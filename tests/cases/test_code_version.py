@@ -216,7 +216,7 @@ async def test_a_goal_that_no_longer_fits_is_foretold_and_stops_the_run_untouche
             await place.resume(RUN)
     assert (told.prospect, told.reason) == ("held", "migration-failed")
     assert told.detail == f"[M301] {refused.value.what}"
-    assert refused.value.what == "$.goal.cents should be a value, and is no such field"
+    assert refused.value.what == "$.goal.cents should be a value, and is missing"
     assert "default" in refused.value.remedy
     assert await stage.kinds() == before
     assert (await stage.store.row(RUN)).status == "held"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from shlex import quote
 from typing import Any
 
 import click
 
 from perdure.errors import PerdureError, at_store
-from perdure.timeline.plain import jsonable, lines
+from perdure.timeline.plain import clean, jsonable, lines
 
 
 def error_lines(error: PerdureError, store: str | None = None) -> Iterator[str]:
@@ -24,7 +26,7 @@ def error_lines(error: PerdureError, store: str | None = None) -> Iterator[str]:
     for label, text in (
         ("where", error.where),
         ("safe", error.safe),
-        ("remedy", at_store(error.remedy, store)),
+        ("remedy", remedy_of(error, store)),
     ):
         for index, line in enumerate(lines(text) if text else ()):
             yield click.style(f"  {label if index == 0 else '':<8}", bold=True) + line
@@ -41,11 +43,18 @@ def error_document(error: PerdureError, exit_code: int, store: str | None = None
             "what": jsonable(error.what),
             "where": jsonable(error.where),
             "safe": jsonable(error.safe),
-            "remedy": jsonable(at_store(error.remedy, store)),
+            "remedy": jsonable(remedy_of(error, store)),
             "facts": {name: jsonable(value) for name, value in error.facts.items()},
             "exit": exit_code,
         }
     }
+
+
+def remedy_of(error: PerdureError, store: str | None) -> str:
+    """The remedy, its commands naming the run that the error is about, and the store."""
+    run_id = error.facts.get("run_id") or str(error.facts.get("approval_id", "")).rpartition("~")[0]
+    text = re.sub(r"\bRUN\b", lambda _: quote(clean(run_id)), error.remedy) if run_id else error.remedy
+    return at_store(text, store)
 
 
 def print_document(document: dict[str, Any]) -> None:

@@ -81,7 +81,7 @@ class Record(Form):
                     out[name] = item if type(item) in kinds else restore(item)
                     seen += 1
                 elif default is None:
-                    raise Mismatch("a value", "no such field")
+                    raise Mismatch("a value", "missing")
                 else:
                     out[name] = default()
         except Mismatch as mismatch:
@@ -238,7 +238,7 @@ class TypedDictForm(Record):
             mismatch.trail.append(step_of(key))
             raise
         if not self._needed <= out.keys():
-            missing = Mismatch("a value", "no such key")
+            missing = Mismatch("a value", "missing")
             missing.trail.append(step_of(min(self._needed - out.keys())))
             raise missing
         return out

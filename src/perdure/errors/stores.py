@@ -180,10 +180,13 @@ class BadRunId(StoreError):
 
 
 class StoreClosed(StoreError):
-    """The store was closed while work was still being handed to it."""
+    """The store is not open: never opened, or closed while work was still being handed to it."""
 
     code = "S119"
-    default_remedy = "keep the store open until its runs have been awaited"
+    default_remedy = (
+        "keep the store open until its runs have been awaited; a Runtime is open inside"
+        " `async with Runtime(...) as runtime:`"
+    )
 
 
 class TooLarge(StoreError):

@@ -155,7 +155,7 @@ _WORDS = {
 
 
 def _decided(asked: ApprovalRecord, how: str, by: str, at: int) -> AlreadyDecided:
-    when = (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at)).isoformat(" ", "seconds")
+    when = f"{datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at):%Y-%m-%d %H:%M:%SZ}"
     return AlreadyDecided(
         f"approval {asked.id} of {asked.head.name} {_WORDS[how]} by {by} at {when}",
         approval_id=asked.id,

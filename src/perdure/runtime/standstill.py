@@ -9,16 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 
 log = logging.getLogger("perdure.run")
 
 STANDSTILL_SECONDS = 5.0
 """An event loop that has not turned for so long is told of; sooner where a lease would not last so long."""
+
+
+_OURS = str(Path(__file__).parents[1]) + os.sep
+
+
+def blocking(frame: FrameType) -> str:
+    """What the loop stands in: the lines of whoever's code it is, without perdure's and the loop's own."""
+    stack = traceback.extract_stack(frame)
+    begun = max((at for at, one in enumerate(stack) if one.filename == asyncio.events.__file__), default=-1)
+    theirs = [one for one in stack[begun + 1 :] if not one.filename.startswith(_OURS)]
+    return "".join(traceback.format_list(theirs or stack))
 
 
 class Standstill:
@@ -81,7 +95,7 @@ class Standstill:
                 continue
             told = turned
             frame = sys._current_frames().get(self._loop_thread)
-            stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
+            stack = blocking(frame) if frame is not None else ""
             log.warning(
                 "the event loop has not turned for %g s: a step, or what it calls, blocks every run of this"
                 " process; put it into a plain def tool, which runs in a thread\n%s",

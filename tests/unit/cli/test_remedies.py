@@ -11,8 +11,9 @@ from pathlib import Path
 import click
 import pytest
 
+from perdure.cli.notice import remedy_of
 from perdure.cli.program import program
-from perdure.errors import at_store
+from perdure.errors import AlreadyDecided, RunEnded, at_store
 from tests.unit.cli.conftest import Command
 
 
@@ -63,6 +64,15 @@ def test_an_error_names_the_store_in_its_remedy(perdure: Command, elsewhere: Pat
     answer = perdure("show", "no-such", "--store", elsewhere)
     assert answer.code == 3
     assert f"perdure runs --store {shlex.quote(str(elsewhere))} lists" in answer.err
+
+
+def test_an_error_names_its_run_in_its_remedy() -> None:
+    """What is printed can be typed, whichever of its facts knows the run."""
+    ended = RunEnded("run r has ended", run_id="order-7")
+    assert remedy_of(ended, None).startswith("perdure show order-7 tells")
+    decided = AlreadyDecided("it was granted", approval_id="order-7~ab12")
+    assert remedy_of(decided, "x.db") == "perdure audit --store x.db order-7 shows what was decided and done"
+    assert "RUN" in remedy_of(RunEnded("some run has ended"), None)
 
 
 def test_each_command_names_the_store_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -18,7 +19,7 @@ from perdure.errors import StoreLocked
 from perdure.host import Runtime
 from perdure.runtime.boundary import set_hook
 from perdure.runtime.leases import Leases
-from perdure.runtime.standstill import Standstill
+from perdure.runtime.standstill import Standstill, blocking
 from perdure.state import events as e
 from perdure.store.memory import MemoryStore
 from perdure.store.protocol import Claim, Claimed
@@ -329,6 +330,20 @@ async def test_a_loop_that_stands_still_is_told_with_its_stack(caplog: pytest.Lo
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert "blocks_the_loop" in caplog.text
     assert "plain def tool" in caplog.text
+
+
+async def test_where_the_loop_stands_is_told_without_lines_of_ours(memory: Stage) -> None:
+    """Thirty lines of perdure's and of the loop's would hide the one that blocks."""
+
+    @perdure.tool(effect="read")
+    async def looks() -> str:
+        return blocking(sys._getframe())
+
+    async def step(run: Any) -> None:
+        run.finish(await looks())
+
+    told = (await memory.run(agent(step, looks))).unwrap()
+    assert [line.split(", in ")[1] for line in told.splitlines() if ", in " in line] == ["step", "looks"]
 
 
 def blocks_the_loop() -> None:

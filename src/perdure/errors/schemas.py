@@ -15,7 +15,10 @@ class ShapeMismatch(SchemaError):
     """Data does not fit its declared type: the message names path, expected and found."""
 
     code = "M301"
-    default_remedy = "raise state_version and declare @agent.migration(from_version), or mend the value"
+    default_remedy = (
+        "mend the value, or the declared type; of a state: give a new field a default, or raise"
+        " state_version and declare @agent.migration(from_version)"
+    )
 
 
 class MigrationGap(SchemaError):

@@ -41,7 +41,7 @@ HOWS: tuple[How, ...] = get_args(How)
 
 MEANING: Mapping[How, str] = {
     "migrated": "brought to today's version",
-    "current": "on today's version already",
+    "current": "of today's state version already; perdure preflight tells whether it fits",
     "busy": "a worker has it, and brings it over if it runs this code",
     "asks": "a person decides about what has changed; nothing was written",
     "failed": "its state could not be brought over; it is as it was",

@@ -516,7 +516,7 @@ def families(agents: Iterable[Agent[Any, Any, Any]]) -> list[Agent[Any, Any, Any
             raise BadDeclaration(
                 f"two agents are called {agent.name!r}: the other is at {found[agent.name].source}",
                 where=agent.source,
-                remedy="give one of them another name, or serve them in processes of their own",
+                remedy="give one of them another name",
             )
     return list(found.values())
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from perdure import Agent, Secret
 from perdure.codec.frame import body_of
 from perdure.journal import read_all, verify
 from perdure.store.protocol import Query
 from perdure.store.sqlite import SQLiteStore
 from tests.cases.field import Field
 from tests.processes import said
+from tests.unit.runtime.stage import Stage
 
 CANARY = "sk-CANARY-123"
 
@@ -161,3 +164,24 @@ def test_the_search_finds_what_is_there(field: Field) -> None:
     )
     assert said(field.process("app.py")) == "succeeded"
     assert b"MARKER of Ada" in asyncio.run(whole(field.file))
+
+
+async def test_a_secret_that_is_put_together_step_by_step_is_refused(
+    sqlite: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a long text only what changed of it is written; each piece of a secret is harmless by itself."""
+    monkeypatch.setenv("SHOP_KEY", CANARY)
+    key = Secret("SHOP_KEY")
+    made: Agent[Any, Any, Any] = Agent("teller", state=dict, start=lambda goal: {"n": 0, "text": "x" * 1_000})
+
+    @made.step
+    async def step(run: Any) -> None:
+        run.state["text"] += key.reveal()[run.state["n"]]
+        run.state["n"] += 1
+        if run.state["n"] == len(CANARY):
+            run.finish(None)
+
+    held: Any = await sqlite.run(made)
+    assert (held.status, held.reason) == ("held", "secret-leaked")
+    assert "['text']" in held.detail
+    assert CANARY not in (await sqlite.state())["text"]

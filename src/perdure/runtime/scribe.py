@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from perdure.codec import encode
+from perdure.codec.redaction import refuse_leak
+from perdure.codec.secret import KNOWN
 from perdure.state.events import Delete, Key, OddKey, Op, Ref, Set, Splice, Value
 from perdure.state.patch import Change, Cut, Drop, Edit, Other, Place
 
@@ -58,7 +60,12 @@ class Scribe:
         return tuple(out)
 
     def _edited(self, keys: tuple[Key, ...], change: Edit) -> Op:
-        """A change inside a text; if the step has recorded the whole of it, that is referred to."""
+        """A change inside a text; if the step has recorded the whole of it, that is referred to.
+
+        Raises SecretLeaked: pieces of a secret are harmless, the text that they make is not.
+        """
+        if KNOWN.forms:
+            refuse_leak(encode(change.whole), place_of(keys))
         if self._recorded:
             written = self.written(encode(change.whole))
             if type(written) is Ref:
@@ -124,6 +131,11 @@ class Scribe:
             later.append(Set(keys_of(path), written))
             return None
         return self._hollow(value, path, later) if type(value) in _CONTAINERS else value
+
+
+def place_of(keys: Sequence[Key]) -> str:
+    """Where a change is, for people."""
+    return "$.state" + "".join(f"[{key!r}]" for key in keys)
 
 
 def keys_of(path: Sequence[str | int | Other]) -> tuple[Key, ...]:

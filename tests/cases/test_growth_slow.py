@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent
-from tests.unit.runtime.stage import RUN, Stage
+from perdure import Agent, tool
+from perdure.runtime import head
+from perdure.state import events as e
+from perdure.state.fold import recorded_values
+from perdure.state.record import RunRecord
+from tests.unit.runtime.stage import RUN, Stage, agent
 
 SEED = 20261130
 PIECE = 1_000
@@ -86,3 +90,40 @@ async def test_what_is_stored_is_linear_in_what_is_new(
             expected["n"] += 1
         assert state == expected
     assert kept[2 * HALF] <= 2.3 * kept[HALF], kept
+
+
+async def test_a_call_among_hundreds_costs_what_a_call_costs(
+    memory: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call of a step looked through all that the step had recorded, so that 20,000 calls in a step took
+    a minute. It looks through the newest, and what it finds there is still stored once.
+    """
+    looked: list[int] = []
+    whole = recorded_values
+
+    def counted(record: RunRecord) -> dict[int, bytes]:
+        looked.append(len(record.calls))
+        return whole(record)
+
+    monkeypatch.setattr(head, "recorded_values", counted)
+    calls = 3 * head.NEAR
+
+    @tool(effect="idempotent")
+    async def follow(link: str) -> str:
+        return f"{link[:40]} and then {random.Random(link).randbytes(8).hex()}"
+
+    async def step(run: Any) -> None:
+        link = "the first of many links that lead on"
+        for _ in range(calls):
+            link = await follow(link)
+        await run.wait("go")
+        run.finish(link)
+
+    made = agent(step, follow)
+    assert (await memory.run(made)).status == "waiting"
+    assert max(looked) <= head.NEAR
+    heads = [body.head for body in await memory.bodies(e.CallIntended)]
+    assert [type(one.args[0][1]) for one in heads[1:]] == [e.Ref] * (calls - 1)
+    async with memory.runtime(made) as place:  # from its record, in which each argument is found again
+        await place.signal(RUN, "go")
+        assert (await place.resume(RUN)).status == "succeeded"

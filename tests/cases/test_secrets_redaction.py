@@ -171,7 +171,7 @@ async def test_a_secret_that_is_put_together_step_by_step_is_refused(
 ) -> None:
     """Of a long text only what changed of it is written; each piece of a secret is harmless by itself."""
     monkeypatch.setenv("SHOP_KEY", CANARY)
-    key = Secret("SHOP_KEY")
+    key: Secret[str] = Secret("SHOP_KEY")
     made: Agent[Any, Any, Any] = Agent("teller", state=dict, start=lambda goal: {"n": 0, "text": "x" * 1_000})
 
     @made.step

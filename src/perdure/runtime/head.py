@@ -6,6 +6,7 @@ where it comes from.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from perdure import codec
@@ -17,9 +18,13 @@ from perdure.runtime.execution import Execution
 from perdure.runtime.tree import argument_digest
 from perdure.state import events as e
 from perdure.state.fold import recorded_values
+from perdure.state.record import RunRecord
 
 REF_BYTES = 24
 """An argument at least so long is looked for in what the step has recorded already."""
+
+NEAR = 128
+"""Where a step has recorded more than so many calls and waits, only its newest calls are looked through."""
 
 KEPT_BYTES = 128
 """A longer argument of a read is digested and not kept: repeating the read takes today's."""
@@ -35,7 +40,7 @@ def head_of(
     called = name_then or tool.name
     recorded, digests = [], [called.encode("utf-8", "surrogatepass")]
     left_out: dict[str, bytes] = {}
-    values, effect = recorded_values(execution.journal.record), tool.effect_of(args)
+    values, effect = _near(execution.journal.record), tool.effect_of(args)
     for name, value in args.items():
         argument, digest = _argument(execution, name, value, values)
         if isinstance(argument, bytes) and len(argument) > KEPT_BYTES:
@@ -51,6 +56,16 @@ def head_of(
     if left_out and execution.drive.check:
         execution.kept[head.digest] = left_out
     return head
+
+
+def _near(record: RunRecord) -> dict[int, bytes]:
+    """What the step has recorded, as far as it is looked through: of thousands of calls each would otherwise
+    look through all before it.
+    """
+    if len(record.calls) + len(record.waits) <= NEAR:
+        return recorded_values(record)
+    newest = list(islice(reversed(record.calls.values()), NEAR))
+    return {call.seq: call.value for call in reversed(newest) if call.seq}
 
 
 def _argument(execution: Execution, name: str, value: Any, values: Any) -> tuple[e.Argument, bytes]:

@@ -330,6 +330,7 @@ def apply_edit(wanted: Wanted) -> bool:
     except ShapeMismatch as error:
         wanted.misfit = error.what
         return True
+    wanted.coded = wanted.coded or (wanted.args, wanted.head)
     wanted.args, wanted.head = args, head_of(wanted.execution, wanted.tool, args)
     return True
 

@@ -62,7 +62,7 @@ from perdure.runtime.body import run_body
 from perdure.runtime.boundary import reached
 from perdure.runtime.difference import Sides, shown
 from perdure.runtime.drive import Drive
-from perdure.runtime.execution import NOTHING, Branch, Execution, Interrupted, here
+from perdure.runtime.execution import NOTHING, Execution, Interrupted, here
 from perdure.runtime.giving_up import give_up, told
 from perdure.runtime.head import head_of
 from perdure.runtime.holds import out_of_reach
@@ -93,7 +93,11 @@ async def perform(execution: Execution, tool: Tool[..., Any], args: dict[str, An
         raise ToolNotListed(f"agent {drive.agent.name} does not list {tool.name}", where=tool.source)
     record = execution.journal.record
     call = record.calls.get(path)
-    wanted = _asked_for(execution, branch, path, tool, args)
+    head = head_of(execution, tool, args, None if call is None else _name_then(execution, call, tool))
+    wanted = Wanted(execution, branch, path, tool, args, head, drive)
+    if call is not None or record.waits:
+        _recognised(wanted, call)
+    _recalled(wanted)
     execution.replay.enter()
     try:
         if call is not None and call.settled:
@@ -121,23 +125,15 @@ async def perform(execution: Execution, tool: Tool[..., Any], args: dict[str, An
             execution.replay.leave()
 
 
-def _asked_for(
-    execution: Execution, branch: Branch, path: str, tool: Tool[..., Any], args: dict[str, Any]
-) -> Wanted:
-    """The call that the step asks for here, if it is the one that is recorded here, or nothing is."""
-    record = execution.journal.record
-    call = record.calls.get(path)
-    head = head_of(execution, tool, args, None if call is None else _name_then(execution, call, tool))
-    wanted = Wanted(execution, branch, path, tool, args, head)
-    if call is not None or record.waits:
-        _recognised(wanted, call)
+def _recalled(wanted: Wanted) -> None:
+    """Take up what is known of the people and the facts that the call rests on."""
+    execution, record = wanted.execution, wanted.drive.journal.record
     if execution.awaiting:
-        execution.awaiting.discard(path)
+        execution.awaiting.discard(wanted.path)
     if record.asked:
-        approvals.recall(execution, path)
-    if tool.options.premises:
+        approvals.recall(execution, wanted.path)
+    if wanted.tool.options.premises:
         premises.recall(wanted)
-    return wanted
 
 
 def _recognised(wanted: Wanted, call: CallRecord | None) -> None:
@@ -316,17 +312,22 @@ def _failure(tool: Tool[..., Any], call: CallRecord) -> BaseException:
     return failed
 
 
-async def attempt(wanted: Wanted) -> None:
+def attempt(wanted: Wanted) -> Coroutine[Any, Any, None]:
     """Intend, act, settle: once. Afterwards the record says what came of it."""
+    if guards.to_ask(wanted) or wanted.execution.room is not None or wanted.tool.limited:
+        return _guarded(wanted)
+    wanted.grounds = NO_GROUNDS
+    wanted.execution.forbid(wanted.branch)
+    return _admitted(wanted)
+
+
+async def _guarded(wanted: Wanted) -> None:
+    """The attempt, once every guard has let it pass and there is a place for it."""
     execution, drive, tool = wanted.execution, wanted.drive, wanted.tool
-    if guards.to_ask(wanted):
-        await guards.guard(wanted)
-        if wanted.settled:
-            await approvals.drop(wanted)
-            return
-    else:
-        wanted.grounds = NO_GROUNDS
-        execution.forbid(wanted.branch)
+    await guards.guard(wanted)
+    if wanted.settled:
+        await approvals.drop(wanted)
+        return
     if execution.room is None and not tool.limited:
         await _admitted(wanted)
         return

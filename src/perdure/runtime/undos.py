@@ -93,7 +93,8 @@ class Undos:
         branch = Branch(PREFIX, None)
         try:
             args = await self._arguments(act, tool)
-            wanted = Wanted(self._execution, branch, path, tool, args, self._head(tool, args))
+            head = self._head(tool, args)
+            wanted = Wanted(self._execution, branch, path, tool, args, head, self._drive)
         except _MISFIT as error:
             return await self._unfit(act, f"[{error.code}] {error.what}")
         call = wanted.call

@@ -38,8 +38,8 @@ class Wanted(Struct, eq=False):
     budget; None if it has no part in one. `premises`: the facts that it rests on, as they are now. `known`:
     by fact, what the agent knew of it when it asked for this call; None for nothing. `as_of`: when the
     attempt of a fact began, by the store's clock. `args` and `head` are what runs: a person may have put
-    other arguments in the place of those that the code asks for, `first_args` and `first_head`; `edited_for`
-    is the approval, `misfit` why they do not fit. `fruitless`: how often an act has raised in this execution,
+    other arguments in the place of those that the code asks for; `coded` then has these, `edited_for` is
+    the approval, `misfit` why they do not fit. `fruitless`: how often an act has raised in this execution,
     and what became of it had to be found out.
     """
 
@@ -49,6 +49,7 @@ class Wanted(Struct, eq=False):
     tool: Tool[..., Any]
     args: dict[str, Any]
     head: e.CallHead
+    drive: Drive
     result: Any = NOTHING
     given: bool = False
     grounds: Grounds = NO_GROUNDS
@@ -59,12 +60,17 @@ class Wanted(Struct, eq=False):
     edited_for: str = ""
     misfit: str = ""
     fruitless: int = 0
-    first_args: dict[str, Any] = {}
-    first_head: e.CallHead = NOTHING
-    drive: Drive = NOTHING
+    coded: tuple[dict[str, Any], e.CallHead] | None = None
 
-    def __post_init__(self) -> None:
-        self.first_args, self.first_head, self.drive = self.args, self.head, self.execution.drive
+    @property
+    def first_args(self) -> dict[str, Any]:
+        """The arguments that the code asks for."""
+        return self.args if self.coded is None else self.coded[0]
+
+    @property
+    def first_head(self) -> e.CallHead:
+        """The call that the code asks for."""
+        return self.head if self.coded is None else self.coded[1]
 
     @property
     def call(self) -> CallRecord | None:

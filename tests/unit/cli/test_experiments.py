@@ -14,7 +14,7 @@ from tests.unit.cli.conftest import Command
 
 
 def test_stale_with_facts_of_ones_own(perdure: Command, place: Path) -> None:
-    arguments = ("--runs", "4", "--hours", "24", "--hazard", "rain=30", "--hazard", "sun=0.1")
+    arguments = ("--runs", "2", "--hours", "24", "--hazard", "rain=30", "--hazard", "sun=0.1")
     answer = perdure("lab", "stale", *arguments, "--json", "--plot", "s.png")
     rows = answer.document["rows"]
     assert [row["fact"] for row in rows] == ["rain", "sun", "any of them"]

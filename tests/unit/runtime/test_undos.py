@@ -276,9 +276,8 @@ async def test_an_irreversible_undo_is_never_sent_twice(stage: Stage, hook: bool
     await stage.blameless(world)
 
 
-async def test_an_open_call_gets_its_verdict_first(stage: Stage) -> None:
-    """What a lost reply says in the end counts: an act that had happened is undone, too."""
-    world = World(lose=1)
+def payer(world: World) -> Any:
+    """An agent that pays once, which can be undone."""
 
     @perdure.tool(effect="irreversible")
     async def pay(cents: int) -> int:
@@ -291,7 +290,13 @@ async def test_an_open_call_gets_its_verdict_first(stage: Stage) -> None:
     async def step(run: Any) -> None:
         run.finish(await pay(5))
 
-    made = agent(step, pay)
+    return agent(step, pay)
+
+
+async def test_an_open_call_gets_its_verdict_first(stage: Stage) -> None:
+    """What a lost reply says in the end counts: an act that had happened is undone, too."""
+    world = World(lose=1)
+    made = payer(world)
     assert isinstance(await stage.run(made), Held)
     async with stage.runtime(made) as place:
         await place.cancel(RUN, by="ada", compensate=True)
@@ -396,19 +401,7 @@ async def test_a_held_run_can_be_cancelled_so(stage: Stage) -> None:
 async def test_it_may_be_asked_for_after_a_cancel(stage: Stage) -> None:
     """As long as the run is open: it waits for a verdict, and then undoes."""
     world = World(lose=1)
-
-    @perdure.tool(effect="irreversible")
-    async def pay(cents: int) -> int:
-        return int(world.act(cents))
-
-    @pay.undo
-    async def pay_back(cents: int) -> int:
-        return int(world.act(-cents))
-
-    async def step(run: Any) -> None:
-        run.finish(await pay(5))
-
-    made = agent(step, pay)
+    made = payer(world)
     assert isinstance(await stage.run(made), Held)
     async with stage.runtime(made) as place:
         await place.cancel(RUN, by="ada")

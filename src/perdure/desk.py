@@ -262,9 +262,9 @@ class Desk:
         await self._send(run_id, "budget", message_of(amount, by, why))
 
     async def retry(self, run_id: str, *, by: str, restart: bool = False, note: str = "") -> None:
-        """Execute a held run's open step again; with `restart`.
+        """Execute a held run's open step again; with `restart` without its records, only if nothing in it acts.
 
-        Without its records (only if nothing in it acts).
+        Raises NothingToResolve, RunEnded, NoSuchRun.
         """
         past = await self._held(run_id)
         if restart and not may_restart(past.record):

@@ -19,6 +19,7 @@ from perdure import journal
 from perdure.agent import Agent
 from perdure.cli import exits
 from perdure.cli.app import load
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, there
 from perdure.errors import NothingToResolve, NotServed, at_store
@@ -198,8 +199,6 @@ def send(
 
     row, more = asyncio.run(sent())
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({"run_id": jsonable(row.run_id), "accepted": verb, "by": who["by"], **more})
         return exits.OK
     call = f" call {more['call']}" if "call" in more else ""

@@ -98,9 +98,8 @@ def _module(place: str) -> ModuleType:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """The module in a file, as `python FILE` would find its neighbours;
-
-    Loading a file twice gives the same module.
+    """The module in a file, as `python FILE` would find its neighbours; loading a file twice gives the same
+    module.
     """
     name = path.stem
     known = sys.modules.get(name)

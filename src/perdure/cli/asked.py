@@ -10,6 +10,7 @@ import asyncio
 import click
 
 from perdure.cli import exits
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, there
 from perdure.store.protocol import Query
@@ -37,7 +38,6 @@ async def _inbox(options: Options, agent: str | None, limit: int) -> int:
         now, url = store.now(), store.url
     found, more = entries(rows[:limit]), len(rows) > limit
     if options.json:
-        from perdure.cli.notice import print_document
         from perdure.timeline.amounts import stamp
 
         listed = [entry_document(entry, stamp) for entry in found]
@@ -73,7 +73,6 @@ async def _audit(options: Options, text: str) -> int:
             name = (await find(store, text)).run_id
             acts = audited((await journal.retold(store, name)).events)
     if options.json:
-        from perdure.cli.notice import print_document
         from perdure.timeline.document import act_document
 
         document = {"run_id": jsonable(name), "acts": [act_document(act) for act in acts]}

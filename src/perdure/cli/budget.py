@@ -16,6 +16,7 @@ from perdure import journal
 from perdure.agent import Budget
 from perdure.cli import exits
 from perdure.cli.act import user
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, there
 from perdure.errors import at_store
@@ -68,8 +69,6 @@ async def _add(options: Options, text: str, more: dict[str, float], by: str, why
         row = await find(store, text)
         await runtime.raise_budget(row.run_id, by=by, why=why, **more)
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document(
             {"run_id": jsonable(row.run_id), "accepted": "budget", "by": by, "why": why, "add": more}
         )
@@ -86,8 +85,6 @@ async def _show(options: Options, text: str) -> int:
         row = await find(store, text)
         past = await journal.load(store, row.run_id)
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document(_document(past.row, past.record))
         return exits.OK
     _draw(past.row, past.record)

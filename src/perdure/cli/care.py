@@ -14,6 +14,7 @@ import click
 
 from perdure import errors
 from perdure.cli import exits
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, printing, stored
 from perdure.cli.storage import find, there, url_of
 from perdure.errors import PerdureError, UnknownCode, at_store
@@ -44,8 +45,6 @@ async def _verify(options: Options, text: str | None) -> int:
         erased = [name for name in names if await store.key(name) == b""]
     damaged = [(name, result) for name, result in found if not result.ok]
     if options.json:
-        from perdure.cli.notice import print_document
-
         runs = [
             {"run_id": jsonable(name), **_result(result), "erased": name in erased} for name, result in found
         ]
@@ -96,8 +95,6 @@ def doctor(options: Options) -> int:
         for found in asyncio.run(examined(options))
     ]
     if options.json:
-        from perdure.cli.notice import print_document
-
         listed = [finding.document() for finding in findings]
         print_document(
             {"store": url_of(options), "ok": all(f.level != "bad" for f in findings), "findings": listed}
@@ -132,8 +129,6 @@ def explain(options: Options, code: str | None) -> int:
             near = ", ".join(kind.code for kind in known if code and kind.code[0] == code[0].upper())
             raise UnknownCode(f"there is no error {clean(code)}", remedy=f"one of {near}" if near else None)
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({"errors": [_explained(kind) for kind in chosen]})
     elif code is None:
         for kind in chosen:

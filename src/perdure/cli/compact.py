@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from perdure.cli.consent import must_agree
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.progress import progress_bar
 from perdure.cli.removal import removing, tell_rest
@@ -103,8 +104,6 @@ async def _chosen(
 
 def _tell(options: Options, found: list[Compacted], unreadable: list[str], *, done: bool) -> None:
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document(
             {
                 "store": url_of(options),

@@ -8,6 +8,7 @@ import click
 
 from perdure.cli import exits
 from perdure.cli.consent import must_agree
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, there
 from perdure.errors import EraseRefused
@@ -52,8 +53,6 @@ def _ask(options: Options, found: erasing.Erasure) -> None:
 
 def _tell(options: Options, found: erasing.Erasure) -> None:
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document(
             {
                 "run_id": jsonable(found.run_id),

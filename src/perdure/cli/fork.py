@@ -15,6 +15,7 @@ from perdure.cli import exits
 from perdure.cli.act import answering, send, user, value_of
 from perdure.cli.app import load
 from perdure.cli.budget import limits
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, point, there
 from perdure.errors import BadPoint
@@ -87,8 +88,6 @@ def fork(options: Options, /, run: str, **given: Any) -> int:
 
     found = asyncio.run(made())
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document(_document(found))
         return exits.OK
     _draw(options, found)

@@ -1,6 +1,5 @@
-"""What `perdure doctor` finds:
-
-This Python, this SQLite, this disk, this store, and the runs that need someone.
+"""What `perdure doctor` finds: this Python, this SQLite, this disk, this store, and the runs that need
+someone.
 
 Each finding is measured or read back now; nothing is assumed. The one file written is a scratch file for
 timing syncs, in the store's folder, and it is removed.

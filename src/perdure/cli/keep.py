@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from perdure.cli.consent import must_agree
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.removal import removing, tell_rest
 from perdure.cli.storage import find, there, url_of
@@ -76,8 +77,6 @@ async def _export(options: Options, text: str, file: Path | None) -> int:
         raise CannotWrite(f"{path} cannot be written: {error.strerror}") from error
     facts = {"run_id": row.run_id, "file": str(path), "bytes": len(data), "events": len(bundle.events)}
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({**jsonable(facts), "head": bundle.head.hex()})
         return 0
     events = counted(len(bundle.events), "event")
@@ -122,8 +121,6 @@ async def _import(options: Options, bundle: bundles.Bundle) -> int:
     finally:
         await store.close()
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({"run_id": row.run_id, "imported": fresh, "status": row.status, "events": row.seq})
         return 0
     name, events = clean(row.run_id), counted(row.seq, "event")
@@ -218,8 +215,6 @@ def _sentence(plan: pruning.Plan, keep: str, verb: str) -> str:
 
 def _tell(options: Options, plan: pruning.Plan, keep: str, found: pruning.Pruned, *, done: bool) -> None:
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document(
             {
                 "store": url_of(options),

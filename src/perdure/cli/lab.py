@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from perdure.cli import exits, experiments
-from perdure.cli.notice import print_document
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, printing
 from perdure.cli.showing import Bar, Tick, experiment
 

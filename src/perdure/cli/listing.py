@@ -1,6 +1,5 @@
-"""The list of runs as it is drawn in a terminal:
-
-How each stands, since when, and why; and what needs someone.
+"""The list of runs as it is drawn in a terminal: how each stands, since when, and why; and what needs
+someone.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import click
 from perdure.agent import Agent
 from perdure.cli import exits
 from perdure.cli.app import load
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.progress import execution_bar
 from perdure.cli.storage import there, url_of
@@ -41,8 +42,6 @@ def migrate(options: Options, apps: Sequence[str], plan: bool, run_id: str | Non
         found = asyncio.run(_migrated(options, agents, run_id, plan, progress))
     code = exits.OK if found.ok else exits.FAILURE
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({"store": url_of(options), **document(found), "exit": code})
     else:
         _draw(options, found)

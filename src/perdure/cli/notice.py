@@ -1,8 +1,7 @@
-"""How an error is told, to a person and to a program; and the one way in which documents are printed."""
+"""How an error is told, to a person and to a program."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from shlex import quote
@@ -55,8 +54,3 @@ def remedy_of(error: PerdureError, store: str | None) -> str:
     run_id = error.facts.get("run_id") or str(error.facts.get("approval_id", "")).rpartition("~")[0]
     text = re.sub(r"\bRUN\b", lambda _: quote(clean(run_id)), error.remedy) if run_id else error.remedy
     return at_store(text, store)
-
-
-def print_document(document: dict[str, Any]) -> None:
-    """Print one JSON document in pure ASCII, so that no stored character can act on a terminal."""
-    click.echo(json.dumps(document, allow_nan=False, indent=2))

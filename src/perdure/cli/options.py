@@ -14,9 +14,8 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class Options:
-    """`store`:
-
-    Its URL or path, None for the default. `json`: print one document for a program. `trace`: on an error.
+    """`store`: its URL or path, None for the default. `json`: print one document for a program. `trace`: on
+    an error.
     """
 
     store: str | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, point, there
 from perdure.codec.redaction import revealing
@@ -61,8 +62,6 @@ async def _state(options: Options, text: str, place_text: str, *, history: bool,
             return 0
     value = found_at(there_then.state, place)
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({**moment_document(there_then), "place": written(place), "value": jsonable(value)})
         return 0
     from perdure.cli.screen import Screen
@@ -92,8 +91,6 @@ def _heading(then: Moment) -> str:
 
 def _print_origins(options: Options, then: Moment, place: Any, found: list[Origin]) -> None:
     if options.json:
-        from perdure.cli.notice import print_document
-
         listed = [origin_document(one) for one in found]
         print_document({**moment_document(then), "place": written(place), "set_by": listed})
         return
@@ -143,8 +140,6 @@ async def _diff(options: Options, was: str, now: str, *, brief: bool, whole: boo
     (one, events_one), (other, events_other) = sides
     found = compared(one, other, events_one, events_other)
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document(comparison_document(found, brief=brief))
         return 0
     _draw_comparison(found, brief=brief, whole=whole)

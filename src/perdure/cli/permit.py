@@ -15,6 +15,7 @@ import click
 from perdure import journal
 from perdure.cli import exits
 from perdure.cli.act import answering
+from perdure.cli.document import print_document
 from perdure.cli.options import Options
 from perdure.cli.storage import find, there
 from perdure.errors import NoSuchApproval, NoSuchRun, at_store
@@ -76,8 +77,6 @@ def _decide(options: Options, verb: str, text: str, how: dict[str, Any], edit: d
 
     approval = asyncio.run(decided())
     if options.json:
-        from perdure.cli.notice import print_document
-
         told: dict[str, Any] = {"approval": jsonable(approval), "accepted": verb, "by": jsonable(who.id)}
         print_document({**told, "edit": jsonable(edit)} if edit else told)
         return exits.OK

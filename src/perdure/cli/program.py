@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from perdure.cli import exits
+from perdure.cli.document import print_document
 from perdure.cli.options import Options
 from perdure.errors import LoopEnded, PerdureError
 
@@ -222,7 +223,7 @@ def _forgive_narrow_encodings() -> None:
 
 
 def _told(error: PerdureError, options: Options) -> int:
-    from perdure.cli.notice import error_document, error_lines, print_document
+    from perdure.cli.notice import error_document, error_lines
 
     if options.trace:
         import traceback
@@ -238,8 +239,6 @@ def _told(error: PerdureError, options: Options) -> int:
 
 
 def _misused(error: click.ClickException, options: Options) -> int:
-    from perdure.cli.notice import print_document
-
     if options.json or "--json" in sys.argv:
         document: dict[str, Any] = {"code": None, "what": error.format_message(), "exit": error.exit_code}
         print_document({"error": document})

@@ -15,6 +15,7 @@ from typing import Any, get_args
 import click
 from msgspec.structs import replace
 
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import find, point, there
 from perdure.codec.redaction import revealing
@@ -83,7 +84,6 @@ async def _runs(options: Options, wanted: Wanted, query: Query) -> int:
         found, more = await _matching(store, wanted, query)
         now, url = store.now(), store.url
     if options.json:
-        from perdure.cli.notice import print_document
         from perdure.timeline.amounts import stamp
         from perdure.timeline.document import run_document
 
@@ -128,9 +128,8 @@ async def _matching(
 @click.option("--reveal", is_flag=True, help="Show personal data.")
 @stored
 def show(options: Options, run: str, events: bool, whole: bool, reveal: bool) -> int:
-    """Show one run:
-
-    What it did, what came of each call, where it was interrupted. RUN@41 shows it up to event 41.
+    """Show one run: what it did, what came of each call, where it was interrupted. RUN@41 shows it up to
+    event 41.
     """
     with revealing(reveal):
         return asyncio.run(_show(options, run, events=events, whole=whole))
@@ -182,7 +181,6 @@ async def _show(options: Options, text: str, *, events: bool, whole: bool) -> in
 def _print_show(
     store: str | None, row: RunRow, record: Any, answer: Any, shown: Sequence[Any], *, events: bool
 ) -> None:
-    from perdure.cli.notice import print_document
     from perdure.timeline import document as written
 
     document: dict[str, Any] = {"run": written.run_document(row, answer.condition)}
@@ -227,7 +225,6 @@ async def _why(options: Options, text: str) -> int:
             )
     answer = answer.at(options.store)
     if options.json:
-        from perdure.cli.notice import print_document
         from perdure.timeline.document import run_document, why_document
 
         print_document({"run": run_document(row, answer.condition), "why": why_document(answer)})
@@ -270,7 +267,6 @@ async def _stats(options: Options, *, deep: bool) -> int:
 
             stock = await taken(store)
     if options.json:
-        from perdure.cli.notice import print_document
         from perdure.timeline.document import stats_document
 
         document = {"store": url, **stats_document(numbers)}

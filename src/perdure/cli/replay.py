@@ -23,6 +23,7 @@ import click
 from perdure.agent import Agent
 from perdure.cli import exits
 from perdure.cli.app import load
+from perdure.cli.document import print_document
 from perdure.cli.keep import Span
 from perdure.cli.options import Options, stored
 from perdure.cli.progress import execution_bar
@@ -98,8 +99,6 @@ def replay(
         found = asyncio.run(work.all(choice, progress) if every else work.named(runs, progress))
     code = exits.OK if found.ok else exits.FAILURE
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({"store": url_of(options), "ok": found.ok, **_document(found), "exit": code})
     else:
         _draw(options, found)

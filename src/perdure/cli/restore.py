@@ -9,6 +9,7 @@ import click
 
 from perdure.cli import exits
 from perdure.cli.consent import must_agree
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.progress import progress_bar
 from perdure.cli.storage import there, url_of
@@ -35,8 +36,6 @@ def restore(options: Options, yes: bool) -> int:
     with progress_bar(options, "holding") as progress:
         found = asyncio.run(_restored(options, progress))
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({"store": url_of(options), **_document(found)})
     else:
         _tell(options, found)

@@ -7,6 +7,7 @@ import asyncio
 import click
 
 from perdure.cli import exits
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.progress import progress_bar
 from perdure.cli.storage import there, url_of
@@ -52,8 +53,6 @@ async def _rotate(options: Options, aim: rotation.Aim, *, whole: bool, dry_run: 
 
 def _tell(options: Options, found: rotation.Rotation, *, dry_run: bool) -> None:
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document(
             {
                 "store": url_of(options),

@@ -18,6 +18,7 @@ from perdure.agent import Agent, Budget, Cancelled, Failed, Finished, Held, Outc
 from perdure.agent.blocking import run_blocking
 from perdure.agent.placing import Placing, placement_of
 from perdure.cli import exits
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.storage import path_of, url_of
 from perdure.clock import SECOND, SYSTEM
@@ -181,9 +182,8 @@ async def _meant(runtime: Runtime, agent: Agent[Any, Any, Any], order: Order) ->
 
 
 def goal_of(agent: Agent[Any, Any, Any], text: str | None) -> Any:
-    """The goal as the agent's goal type has it:
-
-    Text where it takes text, else JSON; its defaults if none is given.
+    """The goal as the agent's goal type has it: text where it takes text, else JSON; its defaults if none is
+    given.
     """
     candidates: list[Any] = [{}] if text is None else [text]
     not_json = ""
@@ -237,8 +237,6 @@ def _opening(row: RunRow | None, order: Order, agent: Agent[Any, Any, Any], stor
 def _left(options: Options, order: Order) -> int:
     name = order.run_id
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({"run_id": jsonable(name), "status": "interrupted", "exit": exits.INTERRUPTED})
     elif name is None:
         click.echo("stopped; no run was started", err=True)
@@ -252,8 +250,6 @@ def _left(options: Options, order: Order) -> int:
 def _detached(options: Options, order: Order) -> int:
     name = clean(order.run_id or "")
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({"run_id": jsonable(order.run_id), "status": "ready", "exit": exits.OK})
     else:
         tags = "".join(f" --tag {quote(clean(tag))}" for tag in order.placing.get("tags", ()))
@@ -268,8 +264,6 @@ def _told(options: Options, order: Order, outcome: Outcome[Any], seconds: float)
     if isinstance(outcome, Waiting) and outcome.approvals:
         code = exits.NEEDS_PERSON
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document(_document(order, outcome, code))
         return code
     colour = {"succeeded": "green", "held": "magenta", "waiting": "blue"}.get(outcome.status, "red")

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeAlias
 import click
 
 from perdure.cli import exits
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, printing
 from perdure.cli.screen import Screen
 from perdure.cli.text import Text, width
@@ -55,8 +56,6 @@ _PLOT = "Draw it into FILE.png, .svg or .pdf as well."
 def show(options: Options, result: Any, plot: Path | None = None) -> None:
     """Print a result: for a person, or as one document."""
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({"experiment": result.name, **result.document()})
         return
     screen = Screen()

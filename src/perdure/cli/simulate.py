@@ -12,6 +12,7 @@ import click
 
 from perdure.cli import exits
 from perdure.cli.app import load, named_in
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, stored
 from perdure.cli.replay import holding
 from perdure.cli.storage import point, url_of
@@ -74,8 +75,6 @@ def simulate(
         found = asyncio.run(_simulated(options, run, agents, given))
     code = exits.FAILURE if found.error else exits.UNFINISHED if found.stops else exits.OK
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({"store": url_of(options), **simulated_document(found), "exit": code})
     else:
         _draw(found, whole=whole)

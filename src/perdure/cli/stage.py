@@ -1,6 +1,5 @@
-"""How the play of `perdure demo` looks in a terminal:
-
-The scenes as they happen, the run's own record, the count.
+"""How the play of `perdure demo` looks in a terminal: the scenes as they happen, the run's own record, the
+count.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perdure.cli import exits
+from perdure.cli.document import print_document
 from perdure.cli.options import Options, printing
 from perdure.errors import CannotWrite, FileThere
 from perdure.timeline.plain import jsonable
@@ -64,7 +65,6 @@ async def _played(folder: Path) -> int:
 
 
 async def _documented(folder: Path) -> int:
-    from perdure.cli.notice import print_document
     from perdure.demo.play import RUN_ID, perform
 
     scenes: list[Scene] = []
@@ -115,8 +115,6 @@ def init(options: Options, path: Path) -> int:
     except OSError as error:
         raise CannotWrite(f"{target} cannot be written: {error.strerror}", path=str(target)) from error
     if options.json:
-        from perdure.cli.notice import print_document
-
         print_document({"written": jsonable(str(target)), "lines": text.count("\n")})
         return exits.OK
     click.echo(f"wrote {target}, {text.count(chr(10))} lines, yours to change")

@@ -55,10 +55,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where it plays:
-
-    The folder, the store's file, the bank's address and process, the model that answers.
-    """
+    """Where it plays: the folder, the store's file, the bank's address and process, the model that answers."""
 
     folder: Path
     store: Path
@@ -127,9 +124,8 @@ def _prepare(folder: Path) -> None:
 
 
 async def _first_worker(stage: Stage) -> bool:
-    """A worker drives the run until the bank has paid, and is killed there;
-
-    False if the run ended before that.
+    """A worker drives the run until the bank has paid, and is killed there; False if the run ended before
+    that.
     """
     async with _worker(stage, 1) as worker:
         stage.say("worker", f"worker {worker.pid} started; it takes up run {RUN_ID}")

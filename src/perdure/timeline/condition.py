@@ -54,10 +54,7 @@ Needs: TypeAlias = Literal["person", "worker", "time", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How a run stands:
-
-    The `word`, a short reason, and what it `needs`. `since` is a moment (microseconds).
-    """
+    """How a run stands: the `word`, a short reason, and what it `needs`. `since` is a moment (microseconds)."""
 
     word: Word
     because: str
@@ -130,9 +127,8 @@ def _waits_for_children(row: RunRow) -> bool:
 
 
 def note_of(row: RunRow) -> str:
-    """What the run noted about itself for lists, in one line:
-
-    Its reason, and a detail; empty if it noted nothing.
+    """What the run noted about itself for lists, in one line: its reason, and a detail; empty if it noted
+    nothing.
     """
     noted = decode(row.info) if row.info else {}
     if not isinstance(noted, dict):

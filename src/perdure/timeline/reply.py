@@ -1,6 +1,5 @@
-"""What a model answered, in one line:
-
-The tools it calls, or what it said. Shapes as `perdure.agent` reads them.
+"""What a model answered, in one line: the tools it calls, or what it said. Shapes as `perdure.agent` reads
+them.
 """
 
 from __future__ import annotations

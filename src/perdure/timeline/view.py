@@ -120,9 +120,8 @@ class _Draft:
 
 @dataclass(slots=True)
 class _Scan:
-    """What has been read so far:
-
-    The lines, the calls that may still change, values that references point into.
+    """What has been read so far: the lines, the calls that may still change, values that references point
+    into.
     """
 
     lines: list[Line] = field(default_factory=list)

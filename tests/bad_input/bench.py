@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import hashlib
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +21,7 @@ from perdure.errors import PerdureError
 from perdure.journal import Verification, verify
 from perdure.store import open_store
 from perdure.store.protocol import Query
+from tests.unit.cli.conftest import Answer
 
 E = TypeVar("E", bound=PerdureError)
 
@@ -58,20 +57,6 @@ async def step(run: Run) -> None:
 
 SHORT = 0.05
 """Seconds; how long a test waits for a lock that nobody gives up."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """The one JSON document on standard output."""
-        return json.loads(self.out)
 
 
 def _like_others() -> None:

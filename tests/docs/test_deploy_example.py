@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.docs.test_told_examples import ran
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "deploy"
 SCREEN = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -23,28 +22,13 @@ def commands(page: str) -> Iterator[tuple[list[str], list[str]]]:
             yield shlex.split(command), lines
 
 
-def said(place: Path, command: list[str]) -> list[str]:
-    """What a command says, on both streams."""
-    done = subprocess.run(
-        [sys.executable, "-m", "perdure", *command],
-        cwd=place,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PERDURE")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return done.stdout.splitlines()
-
-
 def test_the_page_shows_what_happens(tmp_path: Path) -> None:
     """Each line below a command stands in what it says, in that order."""
     for file in FOLDER.glob("*.py"):
         shutil.copy(file, tmp_path)
     count = 0
     for command, wanted in commands((FOLDER / "README.md").read_text()):
-        output = said(tmp_path, command)
+        output = ran(tmp_path, "-m", "perdure", *command, codes=range(256)).splitlines()
         lines = iter(output)
         for line in wanted:
             words = line.split()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -13,7 +12,6 @@ from perdure.errors import StoreUnavailable
 from perdure.store.postgres import PostgresStore
 from perdure.store.protocol import Batch, Claim
 from perdure.testing.contract.trial import events, new_run, refused
-from tests.database import new_database
 from tests.unit.store.test_postgres_tables import opened
 
 SETTINGS = (
@@ -22,19 +20,6 @@ SETTINGS = (
     "statement_timeout = '20ms'",
     "lock_timeout = '1ms'",
 )
-
-
-@pytest.fixture
-def url() -> str:
-    """A database without tables."""
-    return new_database()
-
-
-@pytest.fixture
-def sql(url: str) -> Iterator[psycopg.Connection[Any]]:
-    """An administrator's connection."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        yield connection
 
 
 def set_all(sql: psycopg.Connection[Any], setting: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,23 +27,7 @@ from perdure.store.postgres.schema import SHAPE
 from perdure.store.protocol import Batch, Query
 from perdure.store.upgrade import Shape
 from perdure.testing.contract.trial import events, new_run, refused
-from tests.database import new_database
 from tests.unit.store.cut import Cutter
-
-GOLDEN = Path(__file__).parents[2] / "golden"
-
-
-@pytest.fixture
-def url() -> str:
-    """A database without tables."""
-    return new_database()
-
-
-@pytest.fixture
-def sql(url: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection of a person's own."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        yield connection
 
 
 @asynccontextmanager

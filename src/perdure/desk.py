@@ -262,7 +262,7 @@ class Desk:
         await self._send(run_id, "budget", message_of(amount, by, why))
 
     async def retry(self, run_id: str, *, by: str, restart: bool = False, note: str = "") -> None:
-        """Execute a held run's open step again; with `restart` without its records, only if nothing in it acts.
+        """Execute a held run's open step again; `restart`: without its records, if nothing in it acts.
 
         Raises NothingToResolve, RunEnded, NoSuchRun.
         """

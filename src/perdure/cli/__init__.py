@@ -1,4 +1,4 @@
-"""The terminal face: `perdure`. It reads and acts through what lies below it, and decides nothing of its own."""
+"""The terminal face: `perdure`. It reads and acts through what lies below it, and decides nothing itself."""
 
 from perdure.cli.program import main
 

@@ -1,4 +1,4 @@
-"""How the desk speaks to the bank's server: three requests over plain HTTP, nothing but the standard library."""
+"""How the desk speaks to the bank's server: three requests over plain HTTP, by the standard library alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Bank:
         return dict(await self._ask("GET", f"/orders/{quote(order_id, safe='')}"))
 
     async def refund(self, order_id: str, cents: int, *, key: str) -> str:
-        """Have it paid back; the receipt. Raises BankRefused; a lost connection says nothing about the money."""
+        """Have it paid back: the receipt. Raises BankRefused. A lost connection says nothing of the money."""
         paid = await self._ask("POST", "/refunds", {"order_id": order_id, "cents": cents}, key)
         return str(paid["receipt"])
 

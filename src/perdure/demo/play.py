@@ -55,7 +55,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where it plays: the folder, the store's file, the bank's address and process, the model that answers."""
+    """Where it plays: the folder, the store's file, the bank's address and process, and the model."""
 
     folder: Path
     store: Path

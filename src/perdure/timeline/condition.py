@@ -54,7 +54,7 @@ Needs: TypeAlias = Literal["person", "worker", "time", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How a run stands: the `word`, a short reason, and what it `needs`. `since` is a moment (microseconds)."""
+    """How a run stands: the `word`, a short reason, what it `needs`, and `since` when (microseconds)."""
 
     word: Word
     because: str

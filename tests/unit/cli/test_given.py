@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def letters(perdure: Command, place: Path, monkeypatch: pytest.MonkeyPatch) -> P
     assert perdure("run", "app.py", "Lost Lucy", "--id", "lost").code == 4
     assert perdure("run", "app.py", "Asked", "--id", "asked").code == 6
     monkeypatch.setattr(Seen, "personal", False)  # as in a process that has not come across its code
+    del sys.modules["app"]
     return place
 
 

@@ -76,7 +76,7 @@ class Worker:
         self.cut = 0
         """How many of its runs had not come to an end when the grace was over."""
         self.stuck = 0
-        """How many of its runs are still in code that cannot be stopped: a thread that does not end."""
+        """How many of its runs could not be left in time: a thread does not end, or the store is away."""
         self._carriers = {name: carrier_of(agent) for name, agent in self.agents.items()}
         self._limits = {name: agent.limit for name, agent in self.agents.items() if agent.limit is not None}
         self._turns = list(self.agents)  # whose turn it is, where two agents have as many runs here
@@ -309,7 +309,9 @@ class Worker:
             _, stuck = await asyncio.wait(self._drives, timeout=LEAVE_SECONDS)
             self.stuck = len(stuck)
             if stuck:
-                log.error("%d runs are in code that cannot be stopped: they are left as they are", self.stuck)
+                log.error(
+                    "%d runs are left as they are: code does not stop, or the store is away", self.stuck
+                )
         self._ended = True
         try:
             async with asyncio.timeout(LEAVE_SECONDS):

@@ -87,3 +87,30 @@ async def test_what_a_task_group_hides_is_told(stage: Stage) -> None:
     assert held.detail.startswith("[T207] ForeignTask: ")
     assert "test_task_groups.py:" in held.detail
     assert held.detail.endswith("the first of 2 in a group")
+
+
+class _Boom(BaseException):
+    """What a library ends its own work with."""
+
+
+async def test_what_is_no_exception_is_a_fact_of_its_call_all_the_same(stage: Stage) -> None:
+    """A library's own BaseException, in a coroutine as in a thread."""
+
+    async def in_the_loop() -> None:
+        raise _Boom("over")
+
+    def in_a_thread() -> None:
+        raise _Boom("over")
+
+    for run_id, body in (("a", in_the_loop), ("b", in_a_thread)):
+        made: Agent[Any, Any, Any] = Agent("booming", state=dict)
+        boom = made.tool(effect="irreversible")(body)
+
+        @made.step
+        async def step(run: Any, boom: Any = boom) -> None:
+            await run.call(boom)
+
+        held = await stage.run(made, run_id=run_id)
+        assert isinstance(held, Held)
+        assert held.reason == "unknown-outcome"
+        assert "it raised _Boom: over" in held.detail

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from perdure.agent import Call, Tool, call_scope, publisher
 from perdure.agent.declared import in_thread
-from perdure.errors import ProviderFailed
+from perdure.errors import ProviderFailed, Signal
 from perdure.journal.outlast import outlast
 from perdure.runtime import strays
 from perdure.runtime.drive import Drive
@@ -91,7 +91,9 @@ async def _here(thunk: Callable[[], Any]) -> BodyEnd:
         if task is None or task.cancelling():
             raise
         return BodyEnd(error=error)  # nobody cancelled: the body raised it by itself
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever a tool raises becomes a fact)
+    except (KeyboardInterrupt, GeneratorExit, Signal):
+        raise
+    except BaseException as error:  # noqa: BLE001  (whatever a tool raises becomes a fact)
         strays.look(error)
         return BodyEnd(error=error)  # a tool that asks for the process's end would end its neighbours as well
     strays.look()

@@ -323,7 +323,8 @@ class Desk:
     ) -> None:
         past = await self._asking(approval_id)
         run_id = past.row.run_id
-        record = foreseen(past.record, () if past.row.terminal else past.inbox, run_id)
+        waiting = () if past.row.terminal else decisions.concerning(past.inbox, approval_id)
+        record = foreseen(past.record, waiting, run_id)
         asked = decisions.find(record, approval_id)
         if asked is None:
             asked = await self._closed(past, approval_id)
@@ -427,7 +428,7 @@ class Desk:
         mine = next((message for message in waiting if message.position == position), None)
         if mine is not None:
             earlier = [message for message in waiting if message.position < position]
-            record = foreseen(now.record, earlier, past.row.run_id)
+            record = foreseen(now.record, decisions.concerning(earlier, decision.id), past.row.run_id)
             asked = decisions.find(record, decision.id)
             if asked is None:
                 raise await self._too_late(now, decision)

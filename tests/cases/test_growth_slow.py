@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, tool
-from perdure.runtime import head
+from perdure import Agent, Approval, Principal, tool
+from perdure.errors import AlreadyDecided
+from perdure.runtime import head, messages
 from perdure.state import events as e
-from perdure.state.fold import recorded_values
+from perdure.state.fold import fold, recorded_values
 from perdure.state.record import RunRecord
 from tests.unit.runtime.stage import RUN, Stage, agent
 
@@ -127,3 +128,35 @@ async def test_a_call_among_hundreds_costs_what_a_call_costs(
     async with memory.runtime(made) as place:  # from its record, in which each argument is found again
         await place.signal(RUN, "go")
         assert (await place.resume(RUN)).status == "succeeded"
+
+
+async def test_a_decision_among_many_looks_at_its_own_request(
+    memory: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each decision was judged on top of all that lay in the inbox before it: 800 of them took 40 seconds."""
+    folded: list[int] = []
+
+    def counted(*given: Any) -> RunRecord:
+        folded.append(1)
+        return fold(*given)
+
+    monkeypatch.setattr(messages, "fold", counted)
+    asked = 30
+
+    @tool(effect="irreversible", approval=Approval())
+    async def pay(cents: int) -> int:
+        return cents
+
+    async def step(run: Any) -> None:
+        run.finish(await run.gather(*[run.call(pay, cents) for cents in range(asked)]))
+
+    made = agent(step, pay)
+    waiting: Any = await memory.run(made)
+    assert len(waiting.approvals) == asked
+    async with memory.runtime(made) as place:
+        for one in waiting.approvals:
+            await place.approve(one.id, by=Principal("ann"))
+        assert len(folded) <= 2 * asked
+        with pytest.raises(AlreadyDecided):
+            await place.approve(waiting.approvals[0].id, by=Principal("bob"))
+        assert (await place.resume(RUN)).unwrap() == tuple(range(asked))

@@ -6,6 +6,7 @@ by when somebody looks. The same words tell the person who lost why. Keeps law 8
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import Any, Literal, TypeAlias
@@ -164,6 +165,14 @@ def _decided(asked: ApprovalRecord, how: str, by: str, at: int) -> AlreadyDecide
         by=by,
         at=at,
     )
+
+
+def concerning(inbox: Iterable[Inbound], approval_id: str) -> list[Inbound]:
+    """The messages that can matter to one request: all but the decisions on others, of which there may be
+    hundreds, and each is a fold of the run.
+    """
+    name = approval_id.encode()
+    return [one for one in inbox if one.kind not in ("approve", "deny") or name in one.data]
 
 
 def decision_events(record: RunRecord, message: Inbound, data: dict[str, Any]) -> tuple[e.AnyBody, ...]:

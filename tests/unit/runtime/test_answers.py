@@ -271,10 +271,10 @@ async def test_an_unanswered_question_is_an_error(memory: Stage) -> None:
 
 async def test_a_question_must_be_one(memory: Stage) -> None:
     """Empty text, no text, nothing to choose from."""
-    for args, options in ((("",), {}), ((5,), {}), (("Which?",), {"choices": []})):
+    for number, (args, options) in enumerate(((("",), {}), ((5,), {}), (("Which?",), {"choices": []}))):
 
         async def step(run: Any, args: Any = args, options: Any = options) -> None:
             await run.ask(*args, **options)
 
-        held = await memory.run(agent(step), run_id=f"r-{args}")
+        held = await memory.run(agent(step), run_id=f"r-{number}")
         assert "T204" in held.detail

@@ -17,6 +17,7 @@ from bench.desks import Plan, desk
 from perdure import Runtime
 from perdure.store import open_store
 from perdure.store.protocol import Appended, Batch, Store
+from perdure.worker.collector import collect_seldom
 
 
 class Waits:
@@ -52,6 +53,7 @@ async def main(url: str, name: str, runs: int, steps: int) -> None:
     agent = desk(Plan(steps, durability="step", every=0, name=name))
     await store.open()
     waits = Waits(store, runs)
+    collect_seldom()  # as `perdure worker` does
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     begun, process = time.time(), time.process_time()

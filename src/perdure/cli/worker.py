@@ -31,6 +31,7 @@ from perdure.recovery.deploys import RunKey
 from perdure.timeline.amounts import moment
 from perdure.timeline.plain import clean, jsonable
 from perdure.worker import Serving, Worker
+from perdure.worker.collector import collect_seldom
 from perdure.worker.health import Health, address_of
 from perdure.worker.serving import CONCURRENCY, GRACE
 
@@ -93,6 +94,7 @@ async def _work(options: Options, orders: _Orders) -> int:
         agent.validate()
         if orders.drain:
             agent.on_change = replace(agent.on_change, compatible=())
+    collect_seldom()
     say_new(options)
     stop = asyncio.Event()
     with _stopped_by_signals(stop):

@@ -271,7 +271,12 @@ async def test_an_unanswered_question_is_an_error(memory: Stage) -> None:
 
 async def test_a_question_must_be_one(memory: Stage) -> None:
     """Empty text, no text, nothing to choose from."""
-    for number, (args, options) in enumerate(((("",), {}), ((5,), {}), (("Which?",), {"choices": []}))):
+    asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        (("",), {}),
+        ((5,), {}),
+        (("Which?",), {"choices": []}),
+    ]
+    for number, (args, options) in enumerate(asked):
 
         async def step(run: Any, args: Any = args, options: Any = options) -> None:
             await run.ask(*args, **options)

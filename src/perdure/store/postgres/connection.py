@@ -28,6 +28,7 @@ from perdure.errors import (
     TooLarge,
 )
 from perdure.store.postgres.address import Address
+from perdure.store.postgres.columns import teach
 from perdure.store.postgres.limit import Limit
 
 log = logging.getLogger("perdure.store")
@@ -123,6 +124,7 @@ class Link:
             with self.limit.on(connection):
                 self.pooled = not direct and _is_pooled(connection)
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            teach(connection)
             if not self.pooled:
                 connection.prepare_threshold = 0  # each statement of ours is used again and again
         except psycopg.Error as error:

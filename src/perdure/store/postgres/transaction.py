@@ -25,6 +25,7 @@ from perdure.errors import (
     StoreNewer,
 )
 from perdure.store.postgres import keyed
+from perdure.store.postgres.columns import Column, binaries, numbers, texts, truths, turned
 from perdure.store.postgres.connection import (
     BEGIN,
     BY_INDEX,
@@ -122,16 +123,18 @@ _GROW = """
     UPDATE perdure_run r SET seq = u.seq FROM unnest(%s::text[], %s::bigint[]) AS u(run_id, seq)
     WHERE r.run_id = u.run_id
 """
-_SET_NAMES = (
-    "version", "status", "due_at", "info", "updated_at", "terminal", "epoch", "holder", "held", "died",
-    "lease_until", "claims", "seq", "inbox", "pending", "asks", "parked_at", "floor",
-)  # fmt: skip
+_SET_COLUMNS: dict[str, Callable[[list[Any]], Column]] = {
+    "version": texts, "status": texts, "due_at": numbers, "info": binaries, "updated_at": numbers,
+    "terminal": truths, "epoch": numbers, "holder": texts, "held": truths, "died": truths,
+    "lease_until": numbers, "claims": numbers, "seq": numbers, "inbox": numbers, "pending": numbers,
+    "asks": truths, "parked_at": numbers, "floor": numbers,
+}  # fmt: skip
 _SET = f"""
-    UPDATE perdure_run r SET {", ".join(f"{name} = u.{name}" for name in _SET_NAMES)}
+    UPDATE perdure_run r SET {", ".join(f"{name} = u.{name}" for name in _SET_COLUMNS)}
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %b::bytea[], %s::bigint[], %s::boolean[],
                 %s::bigint[], %s::text[], %s::boolean[], %s::boolean[], %s::bigint[], %s::bigint[],
                 %s::bigint[], %s::bigint[], %s::bigint[], %s::boolean[], %s::bigint[], %s::bigint[])
-         AS u(run_id, {", ".join(_SET_NAMES)})
+         AS u(run_id, {", ".join(_SET_COLUMNS)})
     WHERE r.run_id = u.run_id
 """
 _DROP = tuple(
@@ -260,11 +263,11 @@ class Transaction:
             if self._synced:
                 connection.execute(_SYNCED)
             made = connection.execute(_CREATE, _new_values(new, self._given)) if new else None
-            rows = connection.execute(_LOCK if lock else _LOOK, (named,), binary=True)
+            rows = connection.execute(_LOCK if lock else _LOOK, (texts(named),), binary=True)
             clock = None if self._given else connection.execute(f"SELECT {NOW}", binary=True)
-            known = connection.execute(_KNOWN, _columns(sent, 2)) if sent else None
+            known = connection.execute(_KNOWN, turned(sent, 2)) if sent else None
             taken = [(b.run_id, at) for b in works if isinstance(b, Batch) for at in b.taken]
-            waiting = connection.execute(_WAITING, _columns(taken, 2)) if taken else None
+            waiting = connection.execute(_WAITING, turned(taken, 2)) if taken else None
             dropped = connection.execute(_GONE, (list(new),)) if new else None
         _, xid, version, *_ = one(head)
         if version > SHAPE.version:
@@ -480,13 +483,13 @@ class Transaction:
         if self._made:  # asked for under an id that was dropped meanwhile
             connection.execute(_DROP[-1], (list(self._made),))
         if self._events:
-            columns = ([run_id for run_id, _ in self._events], *_stored([e for _, e in self._events]))
-            connection.execute(_EVENTS, columns)
+            owners = texts([run_id for run_id, _ in self._events])
+            connection.execute(_EVENTS, (owners, *_stored([event for _, event in self._events])))
         if self._blobs:
-            owners, digests = _columns(list(self._blobs), 2)
-            connection.execute(_BLOBS, (owners, digests, list(self._blobs.values())))
+            named, digests = turned(list(self._blobs), 2)
+            connection.execute(_BLOBS, (named, digests, list(self._blobs.values())))
         if self._older:
-            connection.execute(_OLDER, _columns(sorted(self._older.items()), 2))
+            connection.execute(_OLDER, turned(sorted(self._older.items()), 2))
         for compaction in self._compacted:
             run_id, base = compaction.run_id, compaction.base
             for sql in _COMPACT:
@@ -494,16 +497,16 @@ class Transaction:
             connection.execute(_DROP_BLOBS, (run_id, list(compaction.blobs)))
             connection.execute(_DROP_LEFT, ([run_id],))
         if self._snapshots:
-            owners = [run_id for run_id, _ in self._snapshots]
+            owners = texts([run_id for run_id, _ in self._snapshots])
             connection.execute(_SNAPSHOTS, (owners, *_stored(list(self._snapshots.values()))))
         if self._messages:
             rows = [(*key, m.id, m.kind, m.data, m.at, m.taken) for key, m in self._messages.items()]
-            connection.execute(_MESSAGES, _columns(rows, 7))
+            connection.execute(_MESSAGES, turned(rows, 7))
         if self._taken:
-            connection.execute(_TAKE, _columns(self._taken, 2))
+            connection.execute(_TAKE, turned(self._taken, 2))
         grown = [s for run_id, s in self._grown.items() if run_id not in self._changed]
         if grown:
-            connection.execute(_GROW, ([s.run_id for s in grown], [s.seq for s in grown]))
+            connection.execute(_GROW, (texts([s.run_id for s in grown]), numbers([s.seq for s in grown])))
         if self._changed:
             set_runs(connection, list(self._changed.values()), self.now)
         for shared in self._shared:
@@ -527,8 +530,8 @@ class Transaction:
 
 def set_runs(connection: Connection, runs: Sequence[Standing], now: int) -> None:
     """Write whole rows of runs that are locked; places of keys that are free by that are given on."""
-    columns = [[getattr(run, name) for run in runs] for name in ("run_id", *_SET_NAMES)]
-    connection.execute(_SET, columns)
+    columns = [pack([getattr(run, name) for run in runs]) for name, pack in _SET_COLUMNS.items()]
+    connection.execute(_SET, (texts([run.run_id for run in runs]), *columns))
     keyed.let_in(connection, [run.limit_key for run in runs if run.limit_key and not run.held], now)
 
 
@@ -582,12 +585,9 @@ def _new_values(new: dict[str, NewRun], given: Callable[[], int] | None) -> tupl
     )
 
 
-def _stored(items: Sequence[Stored | Snapshot]) -> tuple[list[int], list[bytes], list[bytes]]:
-    return [item.seq for item in items], [item.digest for item in items], [item.data for item in items]
-
-
-def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> tuple[list[Any], ...]:
-    return tuple([row[place] for row in rows] for place in range(width))
+def _stored(items: Sequence[Stored | Snapshot]) -> tuple[Column, Column, Column]:
+    seqs, digests = numbers([item.seq for item in items]), binaries([item.digest for item in items])
+    return seqs, digests, binaries([item.data for item in items])
 
 
 def _all(cursor: psycopg.Cursor[Row] | None) -> list[Row]:

@@ -81,6 +81,8 @@ def _may_join(job: Job, jobs: Sequence[Job]) -> bool:
     """
     if not jobs:
         return True
+    if isinstance(job.work, Batch) and isinstance(jobs[0].work, Batch):  # most are
+        return not job.acts
     if job.acts or isinstance(job.work, Compaction) or isinstance(jobs[0].work, Compaction):
         return False
     if isinstance(job.work, Removal):
@@ -171,11 +173,10 @@ class Writer:
                 if not _may_join(job, jobs):
                     break
                 self._queue.popleft()
-                run_id = job.run_id
-                if run_id is not None and run_id in self._acting:
-                    self._behind.setdefault(run_id, []).append(job)
-                elif job.acts and run_id is not None:
-                    self._acting.add(run_id)
+                if self._acting and job.run_id in self._acting:
+                    self._behind.setdefault(job.run_id, []).append(job)
+                elif job.acts and job.run_id is not None:
+                    self._acting.add(job.run_id)
                     self._acts.submit(self._act, job)
                 else:
                     jobs.append(job)

@@ -2,7 +2,7 @@
 
 The floor on PostgreSQL is a loop that does nothing but INSERT + COMMIT on one connection: one row, and one
 commit, for each event that the journals of the measured runs hold. What the server itself uses of the
-processors, which it shares with them here, is told beside.
+processors, which it shares with them here, is told beside, and the same over a network (`bench.distance`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from bench.desks import Plan, desk
+from bench.distance import distant
 from bench.floor import ROW_BYTES
 from bench.room import Room
 from bench.table import HERE, Line
@@ -32,6 +33,9 @@ from perdure.store.protocol import Store
 GROUP = "200 runs of ten steps at once on PostgreSQL, every step durable"
 SQLITE = "Four processes that write one SQLite file at full load"
 RUNS, STEPS = 200, 10
+
+AWAY_SECONDS = 0.0005
+"""How far away a server in another building is, each way."""
 
 
 @dataclass(frozen=True)
@@ -154,15 +158,20 @@ async def _events(store: Store) -> int:
     return events
 
 
-def _once(server: Server, hands: int) -> tuple[float, float, Told]:
+def _once(server: Server, hands: int, seconds: float = 0.0) -> tuple[float, float, Told]:
     """Steps by the second that a bare loop comes to which commits each of these runs' events alone; the
-    server's processor time for a step (s); and what so many processes made.
+    server's processor time for a step (s); and what so many processes made. `seconds`: how far away the
+    server is, for the loop and for them.
     """
-    with server.database() as database, _bare(database.url) as bare:
+    with (
+        server.database() as database,
+        distant(database.url, seconds) if seconds else nullcontext(database.url) as url,
+        _bare(url) as bare,
+    ):
         asyncio.run(started(open_store(database.url), hands, RUNS, STEPS))
         beside = bare.commits(200)
         before = bare.served()
-        told = driven(database.url, hands, RUNS, STEPS)
+        told = driven(url, hands, RUNS, STEPS)
         served = bare.served() - before
         beside += bare.commits(200)
         events = asyncio.run(_events(open_store(database.url))) / (RUNS * STEPS)
@@ -176,28 +185,38 @@ def _postgres(room: Room, server: Server) -> None:
     served: list[float] = []
     pairs: list[float] = []
     paces: list[float] = []
+    away: list[tuple[float, float]] = []
     for _ in range(room.rounds):
         before = room.pace.look()
         floor, serving, one = _once(server, 1)
         paces.append((before + room.pace.look()) / 2)
         _, _, two = _once(server, 2)
+        slow, _, far = _once(server, 1, AWAY_SECONDS)
+        away.append((RUNS * STEPS / far.seconds, slow))
         rate = RUNS * STEPS / one.seconds
         ones.append((rate, floor))
         used.append(one.process / (RUNS * STEPS) * 1e6)
         served.append(serving * 1e6)
         pairs.append(one.seconds / two.seconds)
-    rates, floors = zip(*ones, strict=True)
     add = room.lines.append
-    add(Line(GROUP, "one process: steps", "1/s", statistics.median(rates), floor=statistics.median(floors)))
-    ratios = sorted(rate / floor for rate, floor in ones)
-    name, best = "the same, divided by a bare loop's", f"best {ratios[-1]:.2f}"
-    add(Line(GROUP, name, "x", statistics.median(ratios), least=3.0, note=best))
+    _compare(room, "one process", ones, least=3.0)
+    _compare(room, f"a server {AWAY_SECONDS * 1000:g} ms away, each way, one process", away)
     quiet = room.scaled(used, paces)
     add(Line(GROUP, "its processor time for a step", "µs", statistics.median(used), quiet))
     name = "the server's processor time for a step"
     add(Line(GROUP, name, "µs", statistics.median(served), room.scaled(served, paces)))
     name = "two processes, divided by one"
     add(Line(GROUP, name, "x", statistics.median(pairs), least=1.5, note=f"best {max(pairs):.2f}"))
+
+
+def _compare(room: Room, what: str, found: list[tuple[float, float]], least: float | None = None) -> None:
+    """Steps by the second, and how many times a bare loop's they are."""
+    rates, floors = zip(*found, strict=True)
+    steps, floor = statistics.median(rates), statistics.median(floors)
+    room.lines.append(Line(GROUP, f"{what}: steps", "1/s", steps, floor=floor))
+    ratios = sorted(rate / floor for rate, floor in found)
+    name, note = f"{what}: steps divided by a bare loop's", f"best {ratios[-1]:.2f}"
+    room.lines.append(Line(GROUP, name, "x", statistics.median(ratios), least=least, note=note))
 
 
 async def _sqlite(room: Room) -> None:

@@ -38,8 +38,7 @@ from perdure.codec.secret import Resolver
 from perdure.desk import Desk
 from perdure.errors import BadSetting, NotServed, OtherGoal, at_store
 from perdure.journal import Keep, follow, goal_of, load
-from perdure.runtime import questions, requests, senders
-from perdure.runtime.birth import Circumstances, new_run, principal_bytes, same_goal, started, trace_of
+from perdure.runtime import birth, questions, requests, senders
 from perdure.runtime.boundary import reached
 from perdure.runtime.brood import Brood
 from perdure.runtime.chunks import Chunk, Reset
@@ -220,20 +219,24 @@ class Runtime(Desk):
 
         `budget`: the run's own limits; in what it sets none, the agent's hold. Raises OtherGoal if the id is
         taken by another goal or agent, OtherBudget or BudgetBelowSpent if by another budget, BadRunId,
-        NotStorable. `placing`: where a new run stands among those that wait for a worker, see `Placing`;
-        BadSetting for what cannot be.
+        NotStorable, ShapeMismatch. `placing`: where a new run stands among those that wait; BadSetting.
         """
         check_id(run_id)
         placement = placement_of(placing)
         limits = (budget or Budget()).limits(agent.budget)
-        begun = Circumstances(trace_of(run_id), principal_bytes(principal), budget=limits)
-        with entered(await vault_of(self.store, run_id, make=True)):
-            body = started(agent, goal, begun)
+        begun = birth.Circumstances(birth.trace_of(run_id), birth.principal_bytes(principal), budget=limits)
+        vault = await vault_of(self.store, run_id, make=True)
+        with entered(vault):
+            body = birth.started(agent, goal, begun)
+            unfit = birth.unfit_state(agent, body)
+        if unfit is not None:
+            await birth.check_exists(self.store, run_id, unfit)
         reached("run.create")
-        row, made = await self.store.create(new_run(run_id, body, self.clock.now(), placement))
+        row, made = await self.store.create(birth.new_run(run_id, body, self.clock.now(), placement))
         reached("run.created")
         if not made:
-            await self._same(row, agent, body.goal)
+            with entered(vault):
+                await self._same(row, agent, body.goal)
             if budget is not None:
                 check_same(run_id, (await load(self.store, run_id)).record, budget.limits())
         return row
@@ -247,7 +250,7 @@ class Runtime(Desk):
 
         known = (await load(self.store, row.run_id)).record.goal if fork_of(row) else None
         known = known or await goal_of(self.store, row.run_id)
-        if not same_goal(agent, known, goal):
+        if not birth.same_goal(agent, known, goal):
             raise OtherGoal(
                 f"run {row.run_id} was started for {written(codec.decode(known), 120)},"
                 f" not for {written(codec.decode(goal), 120)}",

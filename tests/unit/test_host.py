@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Cancelled, Finished, Held, Principal, Run, Runtime, Waiting, tool, use
+from perdure import Agent, Cancelled, Finished, Held, Principal, Run, Runtime, Waiting, tool, use
 from perdure.errors import (
     BadArguments,
     BadPoint,
@@ -47,6 +47,17 @@ def napper(seconds: float = 3600.0) -> Any:
 
 
 # ----------------------------------------------------------------------------------------------------- start
+
+
+async def test_a_first_state_that_no_step_could_read_starts_no_run() -> None:
+    made: Agent[Any, Any, Any] = Agent("clerk", state=dict[str, int], start=lambda goal: {"n": goal})
+    async with Runtime(MemoryStore(), [made]) as runtime:
+        with pytest.raises(ShapeMismatch, match=r"\$\.state\.n should be int") as caught:
+            await runtime.start(made, "r", "five")
+        assert "a start that returns" in (caught.value.remedy or "")
+        assert "No run was started" in str(caught.value.safe)
+        with pytest.raises(NoSuchRun):
+            await runtime.store.row("r")
 
 
 async def test_a_started_run_is_durable_before_start_returns(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from msgspec import Struct
 from perdure import codec
 from perdure.agent import Agent, Principal
 from perdure.codec.redaction import refuse_leak
-from perdure.errors import ShapeMismatch
+from perdure.errors import NoSuchRun, ShapeMismatch
 from perdure.journal import outline
 from perdure.recovery.deploys import RunKey
 from perdure.runtime.manifest import manifest_bytes, read_manifest
 from perdure.state import events as e
 from perdure.state.amount import Limits
 from perdure.state.record import RunRecord
-from perdure.store.protocol import GENESIS, NewRun, Placement, Stored
+from perdure.store.protocol import GENESIS, NewRun, Placement, Store, Stored
 
 G = TypeVar("G")
 
@@ -113,6 +113,25 @@ def started(agent: Agent[Any, G, Any], goal: G, begun: Circumstances) -> e.RunSt
         path=begun.path,
         trace=begun.trace,
     )
+
+
+def unfit_state(agent: Agent[Any, Any, Any], body: e.RunStarted) -> ShapeMismatch | None:
+    """Why no step could read the state that a run would begin with."""
+    try:
+        agent.state_shape.restore(codec.decode(body.state), where="$.state")
+    except ShapeMismatch as error:
+        error.safe = "No run was started."
+        error.remedy = f"give {agent.name} a start that returns what its state's type takes, or mend the type"
+        return error
+    return None
+
+
+async def check_exists(store: Store, run_id: str, unfit: ShapeMismatch) -> None:
+    """A run that exists has a state of its own, whatever `start` gives it now. Raises `unfit` if none is."""
+    try:
+        await store.row(run_id)
+    except NoSuchRun:
+        raise unfit from None
 
 
 def new_run(run_id: str, body: e.RunStarted, at: int, placement: Placement = DEFAULT_PLACEMENT) -> NewRun:

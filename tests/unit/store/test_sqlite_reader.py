@@ -62,7 +62,7 @@ async def test_a_reading_that_fails_is_told_alone(tmp_path: Path) -> None:
     store = await _store(tmp_path, "a")
 
     def broken(connection: apsw.Connection) -> Any:
-        return connection.execute("SELECT * FROM missing").get
+        return connection.execute("SELECT missing FROM run").get
 
     tasks = [store.row("a"), store._read(broken), store.row("a")]
     first, second, third = await asyncio.gather(*tasks, return_exceptions=True)

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure.errors import Damaged, NoSuchRun
+from perdure.errors import NoSuchRun, StoreUnavailable
 from perdure.store import SQLiteStore
 from perdure.store.sqlite.reader import TOGETHER
 from perdure.testing.contract.trial import new_run
@@ -62,11 +62,11 @@ async def test_a_reading_that_fails_is_told_alone(tmp_path: Path) -> None:
     store = await _store(tmp_path, "a")
 
     def broken(connection: apsw.Connection) -> Any:
-        return connection.execute("SELECT missing FROM run").get
+        return connection.execute("SELECT * FROM missing").get
 
     tasks = [store.row("a"), store._read(broken), store.row("a")]
     first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
-    assert isinstance(second, Damaged)
+    assert isinstance(second, StoreUnavailable)
     assert first == third == await store.row("a")
     await store.close()
 

@@ -40,7 +40,8 @@ async def test_results_that_come_together_are_all_kept(stage: Stage, plain: bool
         if len(log) == ROUNDS:
             run.finish(log)
 
-    made = agent(step, work)
+    # Strict: a half of a round that was kept would wait for the other half.
+    made = agent(step, work, durability="strict")
     await stage.crash(made, "step.committed", ROUNDS // 2)
     assert (await stage.run(made)).unwrap() == [list(range(WIDTH))] * ROUNDS
     receipts = [body.path for body in await stage.bodies(e.CallSettled)]

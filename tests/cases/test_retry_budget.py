@@ -55,12 +55,16 @@ async def test_a_step_that_kills_its_worker_is_given_up(field: Field) -> None:
     assert "poison" in str(field.asked("why", "r"))
 
 
+class Death(Crash, GeneratorExit):
+    """The same inside a body: what a body raises by itself is a fact of its call, this is not."""
+
+
 def _deadly(where: str) -> Any:
     """An agent that ends its process at one place, always."""
 
     def die(*places: str) -> None:
         if where in places:
-            raise Crash(where)
+            raise Death(where)
 
     @perdure.tool(effect="read")
     async def look() -> str:
@@ -81,7 +85,7 @@ def _deadly(where: str) -> Any:
 
         @pay.reconcile
         async def paid() -> Done[str] | NotDone:
-            raise Crash("hook")
+            raise Death("hook")
 
     async def dying() -> None:
         die("branch")

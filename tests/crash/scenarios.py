@@ -31,6 +31,7 @@ from tests.crash.deploys import deployed
 from tests.crash.families import family, recalled
 from tests.crash.forkings import forked
 from tests.crash.permissions import permits
+from tests.crash.restorings import restored
 from tests.crash.undoings import undone
 
 SOON = timedelta(seconds=2)
@@ -477,6 +478,6 @@ grounded = Scenario("grounded", _grounded)
 
 ALL = (
     *(refunds, letters, orders, transfers, branches, naps, waits, cancelled, mended, thrifty, grounded),
-    *(family, recalled, permits, undone, deployed, forked),
+    *(family, recalled, permits, undone, deployed, forked, restored),
 )
 """Every scenario."""

@@ -13,6 +13,7 @@ from perdure.worker.collector import SELDOM, collect_seldom
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     before = gc.get_threshold()
+    gc.unfreeze()  # what a test before has left out
     yield
     gc.set_threshold(*before)
     gc.enable()

@@ -8,6 +8,7 @@ from typing import Any
 
 from perdure.agent import Agent, Done, NotDone, current_call
 from perdure.errors import AlreadyAnswered, NothingToResolve
+from perdure.host import Runtime
 from perdure.journal import history, load
 from perdure.state import events as e
 from perdure.testing.crash.outside import Outside, reply_of
@@ -41,12 +42,16 @@ async def _person(place: Any, run_id: str, outcome: Any) -> bool:
                 await runtime.decide_effect(FORK, None, how, by="ada")
         elif not await truthful(place, FORK, came):
             return False
-    record = (await load(runtime.store, RUN_ID)).record
-    for wait in record.waits.values():
-        if not wait.closed:
-            with suppress(AlreadyAnswered):
-                await runtime.answer(RUN_ID, value=True, question=wait.path, by="ada")
+    await say_yes(runtime, RUN_ID)
     return True
+
+
+async def say_yes(runtime: Runtime, run_id: str) -> None:
+    """Answer whatever a run asks."""
+    for wait in (await load(runtime.store, run_id)).record.waits.values():
+        if not wait.closed:
+            with suppress(AlreadyAnswered):  # someone was quicker
+                await runtime.answer(run_id, value=True, question=wait.path, by="ada")
 
 
 def _forked(outside: Outside, hands: Hands) -> Agent[Any, Any, Any]:

@@ -10,13 +10,14 @@ from typing import Any
 
 from perdure.agent import Agent, Done, NotDone, current_call
 from perdure.clock import SYSTEM
-from perdure.errors import AlreadyAnswered, NothingToResolve
+from perdure.errors import NothingToResolve
 from perdure.journal import load
 from perdure.runtime.holds import RESTORED, brought_back
 from perdure.runtime.idle import hold
 from perdure.store.protocol import Claim
 from perdure.testing.crash.outside import Outside, reply_of
 from perdure.testing.crash.scenario import Hands, Scenario, truthful
+from tests.crash.forkings import say_yes
 
 LEASE_SECONDS = 30.0
 
@@ -37,10 +38,7 @@ async def _person(place: Any, run_id: str, outcome: Any) -> bool:
         for _ in await runtime.store.claim(claim):
             await hold(runtime.store, run_id, SYSTEM, brought_back(run_id, cancelled=False))
         return True
-    for wait in record.waits.values():
-        if not wait.closed:
-            with suppress(AlreadyAnswered):
-                await runtime.answer(run_id, value=True, question=wait.path, by="ada")
+    await say_yes(runtime, run_id)
     return True
 
 
